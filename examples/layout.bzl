@@ -1,0 +1,46 @@
+"""Build settings that choose the layout of an example, as macros for the compiler.
+
+    layout_flag(name = "layout", build_setting_default = "2x2x2")
+    schedule_flag(name = "schedule", build_setting_default = "OneFOneB")
+    cc_binary(name = "train_gpt", deps = [":layout", ":schedule", ...], ...)
+
+    bazel run //examples:train_gpt --//examples:layout=4x1x2 --//examples:schedule=GPipe
+"""
+
+def _defines(values):
+    return [
+        CcInfo(compilation_context = cc_common.create_compilation_context(
+            defines = depset(["TRAIN_GPT_%s=%s" % (name, value) for name, value in values.items()]),
+        )),
+    ]
+
+def _layout_flag_impl(ctx):
+    value = ctx.build_setting_value
+    counts = value.split("x")
+    well_formed = len(counts) in [3, 4]
+    for count in counts:
+        if not count.isdigit() or int(count) < 1:
+            well_formed = False
+    if not well_formed:
+        fail("--%s=%s: a layout is TPxPPxDP or TPxPPxDPxCP in whole numbers from 1 on, such as 2x2x2" % (ctx.label, value))
+    tp, pp, dp, cp = (counts + ["1"])[:4]
+    return _defines({"TP": tp, "PP": pp, "DP": dp, "CP": cp})
+
+layout_flag = rule(
+    implementation = _layout_flag_impl,
+    doc = "TPxPPxDP or TPxPPxDPxCP; dependents see TRAIN_GPT_TP, TRAIN_GPT_PP, TRAIN_GPT_DP and TRAIN_GPT_CP.",
+    build_setting = config.string(flag = True),
+)
+
+def _schedule_flag_impl(ctx):
+    value = ctx.build_setting_value
+    name = value.split("<")[0]
+    if not name or name[0].isdigit() or not name.replace("_", "").isalnum():
+        fail("--%s=%s: a schedule is the name of a policy, such as OneFOneB or GPipe" % (ctx.label, value))
+    return _defines({"SCHEDULE": value})
+
+schedule_flag = rule(
+    implementation = _schedule_flag_impl,
+    doc = "The name of a schedule; dependents see it as TRAIN_GPT_SCHEDULE.",
+    build_setting = config.string(flag = True),
+)

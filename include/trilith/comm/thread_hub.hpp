@@ -1,0 +1,247 @@
+// Where the ranks of one process meet. An operation is posted by each of its members; once all have, any
+// member that waits for it carries it out, slice by slice, on the members' own buffers. A member that has
+// posted and computes on is therefore never waited for.
+//
+// Waiting blocks, it does not spin: there may be more ranks than cores. One mutex guards everything but the
+// slices; with it, the hub knows when every rank waits, and turns that deadlock into an error.
+#pragma once
+
+#include <chrono>
+#include <compare>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <trilith/core/error.hpp>
+#include <trilith/core/tensor.hpp>
+
+namespace trilith::inline v0 {
+
+class ThreadHub {
+ public:
+  // What a member brings to an operation.
+  struct Part {
+    const void* in = nullptr;
+    void* out = nullptr;
+  };
+  using Parts = std::vector<Part>;
+
+  // What all members must agree on.
+  struct Signature {
+    std::string what;  // "all_reduce sum of 96 elements of 4 bytes"
+    Index slices = 1;
+    void (*run)(const Parts& parts, Index count, int argument, Index slice) = nullptr;
+    Index count = 0;
+    int argument = 0;  // a root, say
+  };
+
+  // Which operation: the sequence-th on a lane (collectives, or one direction between two members) of a
+  // group.
+  struct Key {
+    int group;
+    int lane;
+    std::int64_t sequence;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+
+  class Operation;
+
+  explicit ThreadHub(int ranks) : waits_for_(ranks), inside_(ranks, false) {}
+
+  // The number of the group of these members; the n-th request of each member means the same group.
+  int group_number(const std::string& name, const std::vector<int>& members, int rank) {
+    std::lock_guard lock(mutex_);
+    const int turn = requests_[{name, members, rank}]++;
+    return groups_.try_emplace({name, members, turn}, static_cast<int>(groups_.size())).first->second;
+  }
+
+  // Member `member` (rank `rank` of the world) of `members` posts its part.
+  std::shared_ptr<Operation> post(const Key& key, const std::string& group,
+                                  const std::vector<int>& members, int member, Part part,
+                                  Signature signature);
+
+  // Blocks until `operation` is done, carrying out what can be.
+  void finish(Operation& operation, int rank);
+
+  // Takes back a posted part that will not be waited for: its buffers may be gone afterwards. While an
+  // exception unwinds the rank, the others wait for the rank to report it, and name that.
+  void withdraw(Operation& operation);
+
+  // Rank `rank` begins or ends a task. Ranks outside are not waited for.
+  void enter(int rank) {
+    std::lock_guard lock(mutex_);
+    inside_[rank] = true;
+    ++live_;
+  }
+  void leave(int rank) {
+    std::lock_guard lock(mutex_);
+    inside_[rank] = false;
+    --live_;
+    fail_if_all_wait();
+  }
+
+  // Rank `rank` has failed: every rank that waits, now or later, throws an error that names it.
+  void fail(const std::string& message) {
+    std::lock_guard lock(mutex_);
+    fail_locked(message);
+  }
+
+  bool failed() const {
+    std::lock_guard lock(mutex_);
+    return failed_;
+  }
+  std::string failure() const {
+    std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+ private:
+  void fail_locked(const std::string& message);
+  void fail_if_all_wait();
+  void throw_if_failed() const {
+    if (failed_) throw Error(failure_, "this rank stops too");
+  }
+
+  mutable std::mutex mutex_;
+  std::map<std::tuple<std::string, std::vector<int>, int>, int> requests_;
+  std::map<std::tuple<std::string, std::vector<int>, int>, int> groups_;
+  std::map<Key, std::shared_ptr<Operation>> pending_;  // posted by some members, not by all
+  std::vector<const Operation*> waits_for_;            // per rank: the unposted operation it is blocked in
+  std::vector<bool> inside_;
+  int live_ = 0;
+  int blocked_ = 0;
+  std::condition_variable failure_reported_;
+  bool failed_ = false;
+  std::string failure_;
+};
+
+class ThreadHub::Operation {
+ private:
+  friend class ThreadHub;
+
+  bool ready() const { return arrived == members.size(); }
+
+  Signature signature;
+  std::string group;
+  std::vector<int> members;  // ranks of the world
+  std::vector<bool> posted;
+  Parts parts;
+  std::size_t arrived = 0;
+  Index next = 0;    // the first slice nobody has begun
+  Index done = 0;    // slices finished
+  int active = 0;    // slices being worked on
+  bool withdrawn = false;
+  bool unwinding = false;  // withdrawn because an exception left the member's code
+  std::condition_variable changed;
+};
+
+inline std::shared_ptr<ThreadHub::Operation> ThreadHub::post(const Key& key, const std::string& group,
+                                                             const std::vector<int>& members, int member,
+                                                             Part part, Signature signature) {
+  std::lock_guard lock(mutex_);
+  throw_if_failed();
+  std::shared_ptr<Operation>& entry = pending_[key];
+  if (!entry) {
+    entry = std::make_shared<Operation>();
+    entry->signature = std::move(signature);
+    entry->group = group;
+    entry->members = members;
+    entry->posted.resize(members.size(), false);
+    entry->parts.resize(members.size());
+  } else if (entry->signature.what != signature.what) {
+    throw Error("group " + group + ", operation " + std::to_string(key.sequence) + ": this rank calls " +
+                    signature.what + ", another calls " + entry->signature.what,
+                "all members must call the same operations, of the same size, in the same order");
+  }
+  const std::shared_ptr<Operation> operation = entry;
+  operation->parts[member] = part;
+  operation->posted[member] = true;
+  ++operation->arrived;
+  if (operation->ready()) {
+    pending_.erase(key);
+    for (int rank : operation->members) {
+      if (waits_for_[rank] == operation.get()) {
+        waits_for_[rank] = nullptr;
+        --blocked_;
+      }
+    }
+    operation->changed.notify_all();
+  }
+  return operation;
+}
+
+inline void ThreadHub::finish(Operation& op, int rank) {
+  std::unique_lock lock(mutex_);
+  while (op.done < op.signature.slices || !op.ready()) {
+    throw_if_failed();
+    if (op.withdrawn) {
+      if (op.unwinding) {
+        failure_reported_.wait_for(lock, std::chrono::seconds(5), [&] { return failed_; });
+        throw_if_failed();
+      }
+      throw Error(op.signature.what + " of group " + op.group + " was dropped by a member",
+                  "wait for every handle before it goes out of scope");
+    }
+    if (op.ready() && op.next < op.signature.slices) {
+      const Index slice = op.next++;
+      ++op.active;
+      lock.unlock();
+      op.signature.run(op.parts, op.signature.count, op.signature.argument, slice);
+      lock.lock();
+      --op.active;
+      if (++op.done == op.signature.slices || op.withdrawn) op.changed.notify_all();
+      continue;
+    }
+    if (!op.ready() && waits_for_[rank] != &op) {
+      waits_for_[rank] = &op;
+      ++blocked_;
+      fail_if_all_wait();
+      continue;
+    }
+    op.changed.wait(lock);
+  }
+}
+
+inline void ThreadHub::withdraw(Operation& op) {
+  std::unique_lock lock(mutex_);
+  if (op.ready() && op.done == op.signature.slices) return;
+  op.withdrawn = true;
+  op.unwinding = op.unwinding || std::uncaught_exceptions() > 0;
+  op.changed.notify_all();
+  op.changed.wait(lock, [&] { return op.active == 0; });
+}
+
+inline void ThreadHub::fail_locked(const std::string& message) {
+  if (failed_) return;
+  failed_ = true;
+  failure_ = message;
+  failure_reported_.notify_all();
+  for (const auto& [key, operation] : pending_) operation->changed.notify_all();
+}
+
+inline void ThreadHub::fail_if_all_wait() {
+  if (failed_ || live_ == 0 || blocked_ < live_) return;
+  std::string who;
+  for (std::size_t rank = 0; rank < waits_for_.size(); ++rank) {
+    const Operation* op = waits_for_[rank];
+    if (op == nullptr) continue;
+    who += (who.empty() ? "" : ", ") + ("rank " + std::to_string(rank)) + " in " + op->signature.what +
+           " of group " + op->group + " for";
+    for (std::size_t member = 0; member < op->members.size(); ++member) {
+      if (op->posted[member]) continue;
+      const int missing = op->members[member];
+      who += " rank " + std::to_string(missing) + (inside_[missing] ? "" : " (which has returned)");
+    }
+  }
+  fail_locked("every rank waits and none can go on: " + who);
+}
+
+}  // namespace trilith::inline v0

@@ -1,0 +1,44 @@
+// How element-wise and row-wise operations are shared out to the threads of a stream.
+//
+// Waking a team costs microseconds, so no part has less than `least_work` elements. Parts begin at
+// multiples of a vector's lanes, so an element lies in the same lane, and gets the same bits, for any
+// number of threads.
+#pragma once
+
+#include <algorithm>
+
+#include <trilith/core/tensor.hpp>
+#include <trilith/device/host.hpp>
+#include <trilith/ops/host/simd.hpp>
+
+namespace trilith::inline v0::ops::parallel {
+
+inline constexpr Index least_work = 16384;
+
+// How many items, of `work` elements each, make up a part worth a thread.
+constexpr Index grain(Index work) {
+  return (least_work + std::max<Index>(work, 1) - 1) / std::max<Index>(work, 1);
+}
+
+// body(first, last) for parts of the rows of a (rows, columns) matrix.
+template <class Body>
+inline void rows(const Host::Stream& stream, Index rows, Index columns, Body&& body) {
+  stream.parallel_for(rows, grain(columns), body);
+}
+
+// body(first, last) for parts of the columns of a (rows, columns) matrix; `first` is a multiple of lanes.
+template <class Body>
+inline void columns(const Host::Stream& stream, Index rows, Index columns, Body&& body) {
+  const Index vectors = (columns + simd::lanes - 1) / simd::lanes;
+  stream.parallel_for(vectors, grain(rows * simd::lanes), [&](Index first, Index last) {
+    body(first * simd::lanes, std::min(last * simd::lanes, columns));
+  });
+}
+
+// body(first, last) for parts of `size` elements; `first` is a multiple of lanes.
+template <class Body>
+inline void elements(const Host::Stream& stream, Index size, Body&& body) {
+  columns(stream, 1, size, body);
+}
+
+}  // namespace trilith::inline v0::ops::parallel

@@ -1,0 +1,57 @@
+// Reductions of a whole vector to one number.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include <trilith/core/tensor.hpp>
+#include <trilith/device/host.hpp>
+
+namespace trilith::inline v0::ops {
+
+namespace detail {
+
+inline double sum_of_squares(const float* x, Index count) {
+  using Floats __attribute__((vector_size(32))) = float;
+  using Doubles __attribute__((vector_size(64))) = double;
+  constexpr Index lanes = 8;
+  constexpr Index chains = 4;  // hide the latency of an addition
+
+  Doubles sums[chains] = {};
+  for (Index i = 0; i < count; i += chains * lanes) {
+    Floats part[chains] = {};
+    if (i + chains * lanes <= count) {
+      std::memcpy(part, x + i, sizeof part);
+    } else {
+      std::memcpy(part, x + i, static_cast<std::size_t>(count - i) * sizeof(float));
+    }
+    for (Index chain = 0; chain < chains; ++chain) {
+      const Doubles wide = __builtin_convertvector(part[chain], Doubles);
+      sums[chain] += wide * wide;
+    }
+  }
+  const Doubles sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+}
+
+}  // namespace detail
+
+// Σ x² in float64, by chunks of a fixed length that are added in ascending order: the same bits for any
+// number of threads. No square of a float overflows a double, so the sum is finite exactly where all of x is.
+inline double sum_of_squares(const Host::Stream& stream, Vector<const float> x) {
+  constexpr Index chunk = 16384;
+  const Index chunks = (x.size() + chunk - 1) / chunk;
+  std::vector<double> sums(static_cast<std::size_t>(chunks));
+  stream.parallel_for(chunks, 1, [&](Index first, Index last) {
+    for (Index part = first; part < last; ++part) {
+      sums[static_cast<std::size_t>(part)] =
+          detail::sum_of_squares(&x(part * chunk), std::min(chunk, x.size() - part * chunk));
+    }
+  });
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
+}  // namespace trilith::inline v0::ops

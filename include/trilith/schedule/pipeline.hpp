@@ -1,0 +1,164 @@
+// The programs of all ranks of a pipeline, and what follows from them without knowing who made them: the
+// exchanges between the ranks and the slots that hold activations.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <trilith/schedule/action.hpp>
+#include <trilith/schedule/policy.hpp>
+
+namespace trilith::inline v0::schedule {
+
+// One message between two pipeline ranks: the output of a stage's forward pass, or the gradient of a
+// stage's input. `chunk` is the chunk of the rank that sends or receives.
+struct Transfer {
+  enum class Kind { send, receive };
+  Kind kind;
+  int peer;   // pipeline rank
+  Pass pass;  // forward: activations travel; backward_input: their gradient
+  int microbatch;
+  int chunk;
+  friend constexpr bool operator==(const Transfer&, const Transfer&) = default;
+};
+
+// A group of transfers, atomic as an NCCL group is: all are posted, then all may be waited for.
+// It stands before action `before` of its rank's program (or after the last one).
+struct Exchange {
+  int before;
+  std::vector<Transfer> transfers;
+};
+
+// Which slot holds the activations of each action's microbatch, and how many slots its chunk needs.
+struct Slots {
+  std::vector<int> of_action;
+  std::vector<int> count;  // per chunk
+};
+
+struct Pipeline {
+  int ranks = 1;
+  int chunks = 1;
+  int microbatches = 1;
+  std::vector<int> stage_of = {};       // [rank · chunks + chunk]
+  std::vector<Program> programs = {};   // per rank
+  std::vector<int> promised_peak = {};  // per rank, in chunks
+
+  constexpr int stages() const { return ranks * chunks; }
+  constexpr int stage(int rank, int chunk) const { return stage_of[rank * chunks + chunk]; }
+
+  // (rank, chunk) of a stage.
+  constexpr std::pair<int, int> place_of(int stage) const {
+    const auto found = std::find(stage_of.begin(), stage_of.end(), stage);
+    const int position = static_cast<int>(found - stage_of.begin());
+    return {position / chunks, position % chunks};
+  }
+};
+
+template <schedule_policy Policy>
+constexpr Pipeline make_pipeline(int ranks, int microbatches) {
+  Pipeline pipeline{.ranks = ranks, .chunks = Policy::chunks, .microbatches = microbatches};
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int chunk = 0; chunk < Policy::chunks; ++chunk) {
+      pipeline.stage_of.push_back(Policy::stage_of(rank, chunk, ranks));
+    }
+    pipeline.programs.push_back(Policy::program(rank, ranks, microbatches));
+    pipeline.promised_peak.push_back(Policy::peak_in_flight(rank, ranks, microbatches));
+  }
+  return pipeline;
+}
+
+// Only the forward passes, over the same placement, a microbatch at a time: evaluation and generation.
+constexpr Pipeline forward_only(const Pipeline& training, int microbatches) {
+  Pipeline pipeline = training;
+  pipeline.microbatches = microbatches;
+  for (int rank = 0; rank < pipeline.ranks; ++rank) {
+    std::vector<std::pair<int, int>> by_stage;  // (stage, chunk)
+    for (int chunk = 0; chunk < pipeline.chunks; ++chunk) {
+      by_stage.emplace_back(pipeline.stage(rank, chunk), chunk);
+    }
+    std::sort(by_stage.begin(), by_stage.end());
+    pipeline.programs[rank].clear();
+    for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
+      for (const auto& [stage, chunk] : by_stage) {
+        pipeline.programs[rank].push_back({Pass::forward, microbatch, chunk});
+      }
+    }
+    pipeline.promised_peak[rank] = pipeline.chunks;
+  }
+  return pipeline;
+}
+
+// The exchanges of one rank. Between two neighbouring actions stands at most one group: what the first one
+// has made for other ranks, then what the second one needs from them. Grouping the two is what keeps 1F1B's
+// steady state from deadlocking, where neighbours send to each other at the same time.
+constexpr std::vector<Exchange> exchanges(const Pipeline& pipeline, int rank) {
+  const Program& program = pipeline.programs[rank];
+  const int actions = static_cast<int>(program.size());
+  std::vector<Exchange> result;
+
+  // The transfer that links `action` to the stage `step` further on (+1 or −1), if another rank holds it.
+  const auto link = [&](std::vector<Transfer>& group, Transfer::Kind kind, const Action& action,
+                        int step, Pass travels) {
+    const int other = pipeline.stage(rank, action.chunk) + step;
+    if (other < 0 || other >= pipeline.stages()) return;
+    const int peer = pipeline.place_of(other).first;
+    if (peer != rank) group.push_back({kind, peer, travels, action.microbatch, action.chunk});
+  };
+
+  for (int position = 0; position <= actions; ++position) {
+    std::vector<Transfer> group;
+    if (position > 0) {
+      const Action& made = program[position - 1];
+      if (made.pass == Pass::forward) link(group, Transfer::Kind::send, made, +1, Pass::forward);
+      if (computes_input_gradient(made.pass)) {
+        link(group, Transfer::Kind::send, made, -1, Pass::backward_input);
+      }
+    }
+    if (position < actions) {
+      const Action& next = program[position];
+      if (next.pass == Pass::forward) link(group, Transfer::Kind::receive, next, -1, Pass::forward);
+      if (computes_input_gradient(next.pass)) {
+        link(group, Transfer::Kind::receive, next, +1, Pass::backward_input);
+      }
+    }
+    if (!group.empty()) result.push_back({position, std::move(group)});
+  }
+  return result;
+}
+
+// A forward takes the lowest free slot of its chunk; the last backward part of the microbatch frees it.
+// A microbatch that never goes backward (evaluation) frees it at once.
+constexpr Slots slots(const Pipeline& pipeline, int rank) {
+  const Program& program = pipeline.programs[rank];
+  Slots result{.of_action = std::vector<int>(program.size(), 0),
+               .count = std::vector<int>(pipeline.chunks, 0)};
+  std::vector<std::vector<int>> holder(pipeline.chunks, std::vector<int>{});  // microbatch, or −1
+
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const Action& action = program[i];
+    std::vector<int>& holders = holder[action.chunk];
+    const int wanted = action.pass == Pass::forward ? -1 : action.microbatch;
+    auto slot = std::find(holders.begin(), holders.end(), wanted);
+    if (slot == holders.end()) slot = holders.insert(slot, -1);
+    result.of_action[i] = static_cast<int>(slot - holders.begin());
+    *slot = action.microbatch;
+
+    const bool last_use = std::none_of(program.begin() + i + 1, program.end(), [&](const Action& later) {
+      return later.chunk == action.chunk && later.microbatch == action.microbatch;
+    });
+    if (last_use) *slot = -1;
+  }
+  for (int chunk = 0; chunk < pipeline.chunks; ++chunk) {
+    result.count[chunk] = static_cast<int>(holder[chunk].size());
+  }
+  return result;
+}
+
+// Whether a rank's program has backward passes whose parts stand apart.
+constexpr bool splits_backward(const Program& program) {
+  return std::any_of(program.begin(), program.end(),
+                     [](const Action& a) { return a.pass == Pass::backward_weight; });
+}
+
+}  // namespace trilith::inline v0::schedule

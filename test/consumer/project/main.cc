@@ -1,0 +1,3 @@
+#include <trilith/trilith.hpp>
+
+int main() {}

@@ -1,0 +1,2 @@
+// What these tests show is shown once they compile and link.
+int main() {}
