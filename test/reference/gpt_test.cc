@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -27,13 +29,14 @@ TEST(Gpt, EveryGradientEqualsTheFiniteDifferencesOfTheLoss) {
   for (auto& [name, values] : weights) {
     ASSERT_EQ(gradients.at(name).size(), values.size()) << name;
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const double value = values[i];
+      double& entry = values[i];
+      const double value = entry;
       const auto difference = [&](double step) {
-        values[i] = value + step;
+        entry = value + step;
         const double above = loss();
-        values[i] = value - step;
+        entry = value - step;
         const double below = loss();
-        values[i] = value;
+        entry = value;
         return (above - below) / (2 * step);
       };
       // Two central differences, combined so that the error falls with the fourth power of the step.

@@ -37,14 +37,21 @@ class Philox {
     return static_cast<float>(block(index)[0] >> 8) * 0x1p-24f;
   }
 
-  // Normal with mean 0 and variance 1 (Box and Muller). Computed in double, so that compilers agree.
-  float normal(std::uint64_t index) const {
-    const auto words = block(index);
-    const double u = (static_cast<double>(words[0]) + 1.0) * 0x1p-32;  // (0, 1]
-    const double v = static_cast<double>(words[1]) * 0x1p-32;
-    return static_cast<float>(std::sqrt(-2.0 * std::log(u)) *
-                              std::cos(2.0 * std::numbers::pi * v));
+  // Normal numbers with mean 0 and variance 1, those with indices 4·quad … 4·quad + 3 (Box and Muller).
+  std::array<float, 4> normals(std::uint64_t quad) const {
+    const auto words = block(quad);
+    std::array<float, 4> result;
+    for (int pair = 0; pair < 2; ++pair) {
+      const double u = (static_cast<double>(words[2 * pair]) + 1.0) * 0x1p-32;  // (0, 1]
+      const double angle = 2.0 * std::numbers::pi * static_cast<double>(words[2 * pair + 1]) * 0x1p-32;
+      const double radius = std::sqrt(-2.0 * std::log(u));
+      result[2 * pair] = static_cast<float>(radius * std::cos(angle));
+      result[2 * pair + 1] = static_cast<float>(radius * std::sin(angle));
+    }
+    return result;
   }
+
+  float normal(std::uint64_t index) const { return normals(index / 4)[index % 4]; }
 
  private:
   static constexpr std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }

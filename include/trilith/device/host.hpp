@@ -34,7 +34,7 @@ struct Host {
 };
 
 // Where the work of one rank is done: this thread and, in parallel loops, threads() − 1 helpers.
-class Host::Stream {
+class Host::Stream : public ops::Stream {
  public:
   explicit Stream(int threads = 1) : threads_(std::max(threads, 1)) {}
 

@@ -16,7 +16,7 @@ enum class Law {
   placement,
   exactly_once,
   order,
-  weights_ascend,
+  ascend,
   matched,
   progress,
   in_flight,
@@ -29,7 +29,7 @@ constexpr const char* sentence(Law law) {
     case Law::exactly_once:
       return "each microbatch must have exactly one forward and one backward (both parts) in each chunk";
     case Law::order: return "the backward of a microbatch must come after its forward, weights after input";
-    case Law::weights_ascend: return "the weight gradients of a chunk must ascend by microbatch";
+    case Law::ascend: return "the gradients of a chunk must ascend by microbatch";
     case Law::matched: return "the sends and receives between two ranks must match in order";
     case Law::progress: return "the exchanges must not deadlock when every group waits for its partners";
     case Law::in_flight: return "a rank must not hold more microbatches than its schedule promises";
@@ -62,7 +62,7 @@ constexpr Verdict check_passes(const Pipeline& pipeline, int rank) {
   const Program& program = pipeline.programs[rank];
   const int cells = pipeline.chunks * pipeline.microbatches;
   std::vector<char> forward(cells, 0), input(cells, 0), weight(cells, 0);
-  std::vector<int> last_weight(pipeline.chunks, -1);
+  std::vector<int> last_input(pipeline.chunks, -1), last_weight(pipeline.chunks, -1);
 
   for (int i = 0; i < static_cast<int>(program.size()); ++i) {
     const Action& a = program[i];
@@ -76,11 +76,15 @@ constexpr Verdict check_passes(const Pipeline& pipeline, int rank) {
       continue;
     }
     if (!forward[cell]) return {Law::order, rank, i};
-    if (computes_input_gradient(a.pass) && input[cell]++) return {Law::exactly_once, rank, i};
+    if (computes_input_gradient(a.pass)) {
+      if (input[cell]++) return {Law::exactly_once, rank, i};
+      if (a.microbatch < last_input[a.chunk]) return {Law::ascend, rank, i};
+      last_input[a.chunk] = a.microbatch;
+    }
     if (releases_activations(a.pass)) {
       if (!input[cell]) return {Law::order, rank, i};
       if (weight[cell]++) return {Law::exactly_once, rank, i};
-      if (a.microbatch < last_weight[a.chunk]) return {Law::weights_ascend, rank, i};
+      if (a.microbatch < last_weight[a.chunk]) return {Law::ascend, rank, i};
       last_weight[a.chunk] = a.microbatch;
     }
   }

@@ -30,10 +30,15 @@ struct Exchange {
   std::vector<Transfer> transfers;
 };
 
-// Which slot holds the activations of each action's microbatch, and how many slots its chunk needs.
+// Where each action's microbatch lies, and how many places its chunk needs: activation slots from the
+// forward pass to the last backward part, gradient slots from the input part to the weight part.
 struct Slots {
-  std::vector<int> of_action;
-  std::vector<int> count;  // per chunk
+  struct Places {
+    std::vector<int> of_action;
+    std::vector<int> count;  // per chunk
+  };
+  Places activations;
+  Places gradients;
 };
 
 struct Pipeline {
@@ -127,32 +132,45 @@ constexpr std::vector<Exchange> exchanges(const Pipeline& pipeline, int rank) {
   return result;
 }
 
-// A forward takes the lowest free slot of its chunk; the last backward part of the microbatch frees it.
-// A microbatch that never goes backward (evaluation) frees it at once.
-constexpr Slots slots(const Pipeline& pipeline, int rank) {
-  const Program& program = pipeline.programs[rank];
-  Slots result{.of_action = std::vector<int>(program.size(), 0),
-               .count = std::vector<int>(pipeline.chunks, 0)};
-  std::vector<std::vector<int>> holder(pipeline.chunks, std::vector<int>{});  // microbatch, or −1
+namespace detail {
 
+// A microbatch takes the lowest free place of its chunk at the first pass of its that `takes` accepts, and
+// leaves it with its last pass.
+constexpr Slots::Places places(const Pipeline& pipeline, int rank, bool (*takes)(Pass)) {
+  const Program& program = pipeline.programs[rank];
+  const std::size_t cells = static_cast<std::size_t>(pipeline.chunks) * pipeline.microbatches;
+  std::vector<std::size_t> last_pass(cells, 0);
+  const auto cell = [&](const Action& a) {
+    return static_cast<std::size_t>(a.chunk) * pipeline.microbatches + a.microbatch;
+  };
+  for (std::size_t i = 0; i < program.size(); ++i) last_pass[cell(program[i])] = i;
+
+  Slots::Places result{.of_action = std::vector<int>(program.size(), -1),
+                       .count = std::vector<int>(pipeline.chunks, 0)};
+  std::vector<std::vector<int>> holders(pipeline.chunks, std::vector<int>{});  // microbatch, or −1
   for (std::size_t i = 0; i < program.size(); ++i) {
     const Action& action = program[i];
-    std::vector<int>& holders = holder[action.chunk];
-    const int wanted = action.pass == Pass::forward ? -1 : action.microbatch;
-    auto slot = std::find(holders.begin(), holders.end(), wanted);
-    if (slot == holders.end()) slot = holders.insert(slot, -1);
-    result.of_action[i] = static_cast<int>(slot - holders.begin());
-    *slot = action.microbatch;
-
-    const bool last_use = std::none_of(program.begin() + i + 1, program.end(), [&](const Action& later) {
-      return later.chunk == action.chunk && later.microbatch == action.microbatch;
-    });
-    if (last_use) *slot = -1;
+    std::vector<int>& places = holders[action.chunk];
+    auto place = std::find(places.begin(), places.end(), action.microbatch);
+    if (place == places.end()) {
+      if (!takes(action.pass)) continue;
+      place = std::find(places.begin(), places.end(), -1);
+      if (place == places.end()) place = places.insert(place, -1);
+    }
+    result.of_action[i] = static_cast<int>(place - places.begin());
+    *place = last_pass[cell(action)] == i ? -1 : action.microbatch;
   }
   for (int chunk = 0; chunk < pipeline.chunks; ++chunk) {
-    result.count[chunk] = static_cast<int>(holder[chunk].size());
+    result.count[chunk] = static_cast<int>(holders[chunk].size());
   }
   return result;
+}
+
+}  // namespace detail
+
+constexpr Slots slots(const Pipeline& pipeline, int rank) {
+  return {.activations = detail::places(pipeline, rank, [](Pass p) { return p == Pass::forward; }),
+          .gradients = detail::places(pipeline, rank, &computes_input_gradient)};
 }
 
 // Whether a rank's program has backward passes whose parts stand apart.

@@ -14,8 +14,8 @@ inline constexpr std::int32_t ignored_target = -1;
 struct Batch {
   Index sequences = 0;
   Index length = 0;
-  std::vector<std::int32_t> tokens;   // (sequences, length)
-  std::vector<std::int32_t> targets;  // (sequences, length): the token to predict at each place
+  std::vector<std::int32_t> tokens = {};   // (sequences, length)
+  std::vector<std::int32_t> targets = {};  // (sequences, length): the token to predict at each place
 };
 
 }  // namespace trilith::inline v0

@@ -1,33 +1,25 @@
 // GPT-2 weights in a safetensors file, with the names and layouts of Hugging Face's transformers.
 //
-// Trilith calls its parameters as that library does, without the prefix `transformer.`. With hidden size h:
-//
-//   wte.weight (vocabulary, h)            wpe.weight (positions, h)
-//   h.{i}.ln_1.weight, .bias (h)          h.{i}.ln_2.weight, .bias (h)
-//   h.{i}.attn.c_attn.weight (h, 3h), .bias (3h)         columns: queries, keys, values
-//   h.{i}.attn.c_proj.weight (h, h), .bias (h)
-//   h.{i}.mlp.c_fc.weight (h, 4h), .bias (4h)
-//   h.{i}.mlp.c_proj.weight (4h, h), .bias (h)
-//   ln_f.weight, .bias (h)
-//
-// The linear layers are that library's Conv1D: (in, out).
+// The names are those of nn/gpt_tensors.hpp, with or without the prefix `transformer.`.
 //
 // The one thing that the tensors do not say is the number of heads. It is taken from a `config.json` beside
 // the file, from `n_head` in the file's own metadata, and from the caller; those that speak must agree.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -36,45 +28,17 @@
 #include <trilith/core/error.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/nn/gpt_shape.hpp>
+#include <trilith/nn/gpt_tensors.hpp>
 #include <trilith/train/mapped_file.hpp>
 #include <trilith/train/safetensors.hpp>
 #include <trilith/train/safetensors_writer.hpp>
 
 namespace trilith::inline v0 {
 
-// All weights of a GPT-2, in the model's order.
-inline std::vector<NamedShape> gpt2_tensors(const GptShape& shape) {
-  const Index h = shape.hidden;
-  std::vector<NamedShape> tensors{{"wte.weight", {shape.vocabulary, h}},
-                                  {"wpe.weight", {shape.positions, h}}};
-  for (int i = 0; i < shape.layers; ++i) {
-    const std::string layer = "h." + std::to_string(i) + ".";
-    const auto add = [&](const char* name, std::vector<Index> weight) {
-      tensors.push_back({layer + name + ".bias", {weight.back()}});
-      tensors.insert(tensors.end() - 1, {layer + name + ".weight", std::move(weight)});
-    };
-    add("ln_1", {h});
-    add("attn.c_attn", {h, 3 * h});
-    add("attn.c_proj", {h, h});
-    add("ln_2", {h});
-    add("mlp.c_fc", {h, 4 * h});
-    add("mlp.c_proj", {4 * h, h});
-  }
-  tensors.push_back({"ln_f.weight", {h}});
-  tensors.push_back({"ln_f.bias", {h}});
-  return tensors;
-}
-
-// What a writer needs beside the tensors for GPT2LMHeadModel and Gpt2Checkpoint to load its file.
-inline std::map<std::string, std::string> gpt2_metadata(const GptShape& shape) {
-  return {{"format", "pt"}, {"n_head", std::to_string(shape.heads)}};
-}
-
 // An open GPT-2 checkpoint: every weight is there, in its right shape and readable as float.
 class Gpt2Checkpoint {
  public:
-  explicit Gpt2Checkpoint(const std::filesystem::path& path, std::optional<int> heads = {})
-      : file_(path) {
+  explicit Gpt2Checkpoint(const std::filesystem::path& path, std::optional<int> heads = {}) : file_(path) {
     collect();
     derive_shape();
     check_tensors();
@@ -82,7 +46,7 @@ class Gpt2Checkpoint {
     if (heads) agree_on_heads(*heads, "the number asked for");
     const auto own = file_.metadata().find("n_head");
     if (own != file_.metadata().end()) {
-      agree_on_heads(whole_number(own->second).value_or(-1), "the file's metadata");
+      agree_on_heads(whole_number(own->second), "its metadata");
     }
     read_config(path.parent_path() / "config.json");
     if (heads_from_.empty()) {
@@ -91,8 +55,8 @@ class Gpt2Checkpoint {
     }
     if (shape_.heads < 1 || shape_.hidden % shape_.heads != 0) {
       throw Error(name() + " has hidden size " + std::to_string(shape_.hidden) +
-                      ", which cannot be split over " + std::to_string(shape_.heads) +
-                      " heads (from " + heads_from_ + ")",
+                      ", which cannot be split over " + std::to_string(shape_.heads) + " heads (from " +
+                      heads_from_ + ")",
                   "give the number of heads that the model was trained with");
     }
   }
@@ -113,6 +77,7 @@ class Gpt2Checkpoint {
   using Json = nlohmann::json;
 
   static constexpr std::string_view prefix = "transformer.";
+  static constexpr std::string_view output_head = "lm_head.weight";
 
   std::string name() const { return file_.path().string(); }
 
@@ -165,8 +130,7 @@ class Gpt2Checkpoint {
       const std::vector<Index>& shape = place->second->shape;
       const auto fits = [](Index n) { return n > 0 && n <= std::numeric_limits<int>::max() / 4; };
       if (shape.size() != 2 || !fits(shape[0]) || !fits(shape[1])) {
-        refuse(std::string(name) + " has shape " + shape_text(shape) +
-               ", which is not (entries, hidden)");
+        refuse(std::string(name) + " has shape " + shape_text(shape) + ", which is not (entries, hidden)");
       }
       return std::pair(static_cast<int>(shape[0]), static_cast<int>(shape[1]));
     };
@@ -174,12 +138,14 @@ class Gpt2Checkpoint {
     shape_.positions = extents("wpe.weight").first;
     shape_.layers = 0;
     for (const auto& [name, tensor] : tensors_) {
-      shape_.layers = std::max(shape_.layers, layer_of(name).value_or(-1) + 1);
+      const auto layer = layer_of(name);
+      if (!layer) continue;
       // So that a name cannot make the list of what is missing absurdly long.
-      if (static_cast<std::size_t>(shape_.layers) > tensors_.size()) {
+      if (static_cast<std::size_t>(*layer) >= tensors_.size()) {
         refuse("it has a tensor " + name + ", but only " + std::to_string(tensors_.size()) +
-               " tensors");
+               " tensors in all");
       }
+      shape_.layers = std::max(shape_.layers, *layer + 1);
     }
     if (shape_.layers == 0) refuse("it has no layers: no tensor h.0.ln_1.weight");
   }
@@ -201,8 +167,7 @@ class Gpt2Checkpoint {
                shape_text(shape) + ", weights as (in, out)");
       }
       if (!tensor.is_float()) {
-        refuse("tensor " + tensor.name + " is of type " + tensor.dtype +
-               ", not F32, F16, BF16 or F64");
+        refuse("tensor " + tensor.name + " is of type " + tensor.dtype + ", not F32, F16, BF16 or F64");
       }
     }
     if (missing > 0) {
@@ -210,10 +175,10 @@ class Gpt2Checkpoint {
              (missing > 1 ? ", and " + std::to_string(missing - 1) + " more" : ""));
     }
     if (tensors_.size() == expected.size()) return;
-    std::map<std::string_view, bool> known;
-    for (const NamedShape& tensor : expected) known.emplace(tensor.name, true);
+    std::set<std::string_view> known{output_head};
+    for (const NamedShape& tensor : expected) known.insert(tensor.name);
     for (const auto& [name, tensor] : tensors_) {
-      if (name != output_head && !known.contains(name)) {
+      if (!known.contains(name)) {
         refuse("it also has a tensor " + tensor->name + ", which a GPT-2 of " +
                std::to_string(shape_.layers) + " layers has no use for");
       }
@@ -232,13 +197,18 @@ class Gpt2Checkpoint {
     }
   }
 
-  void agree_on_heads(int heads, const std::string& source) {
-    if (!heads_from_.empty() && heads != shape_.heads) {
-      throw Error(name() + " has " + std::to_string(shape_.heads) + " heads by " + heads_from_ +
-                      ", but " + std::to_string(heads) + " by " + source,
+  // `heads` is nothing where the source does not say a whole number.
+  void agree_on_heads(std::optional<int> heads, const std::string& source) {
+    if (!heads) {
+      throw Error("n_head by " + source + " is not a whole number for " + name(),
+                  "write the number of heads there, or nothing");
+    }
+    if (!heads_from_.empty() && *heads != shape_.heads) {
+      throw Error(name() + " has " + std::to_string(shape_.heads) + " heads by " + heads_from_ + ", but " +
+                      std::to_string(*heads) + " by " + source,
                   "make the two agree on the heads that the model was trained with");
     }
-    shape_.heads = heads;
+    shape_.heads = *heads;
     heads_from_ = source;
   }
 
@@ -258,8 +228,7 @@ class Gpt2Checkpoint {
       if (place == config.end() || *place == value || *place == or_else) return;
       throw Error(path.string() + " says " + key + " = " +
                       place->dump(-1, ' ', false, Json::error_handler_t::replace) + ", but " +
-                      file_.path().filename().string() + " can only be loaded with " +
-                      value.dump(),
+                      file_.path().filename().string() + " can only be loaded with " + value.dump(),
                   "give a config.json and a checkpoint of one GPT-2");
     };
     expect("model_type", "gpt2", "gpt2");
@@ -276,13 +245,10 @@ class Gpt2Checkpoint {
     expect("add_cross_attention", false, false);
     const auto heads = config.find("n_head");
     if (heads != config.end()) {
-      const bool sound = heads->is_number_unsigned() &&
-                         heads->get<std::uint64_t>() <= std::uint64_t{1} << 30;
-      agree_on_heads(sound ? heads->get<int>() : -1, path.string());
+      const bool sound = heads->is_number_unsigned() && heads->get<std::uint64_t>() <= std::uint64_t{1} << 30;
+      agree_on_heads(sound ? std::optional(heads->get<int>()) : std::nullopt, path.string());
     }
   }
-
-  static constexpr std::string_view output_head = "lm_head.weight";
 
   SafetensorsFile file_;
   std::map<std::string, const SafetensorsTensor*, std::less<>> tensors_;  // by Trilith's names

@@ -23,7 +23,9 @@
 namespace trilith::inline v0 {
 
 // What the system calls error `number`, as "Permission denied".
-inline std::string system_message(int number) { return std::generic_category().message(number); }
+inline std::string system_message(int number) {
+  return std::generic_category().message(number);
+}
 
 // Owns an open file of the operating system.
 class FileDescriptor {
@@ -52,8 +54,7 @@ class FileMapping {
   FileMapping() = default;
 
   // `path` is for errors only.
-  FileMapping(const FileDescriptor& file, std::size_t size, Access access,
-              const std::filesystem::path& path)
+  FileMapping(const FileDescriptor& file, std::size_t size, Access access, const std::filesystem::path& path)
       : size_(size) {
     if (size == 0) return;
     const bool write = access == Access::write;
@@ -101,8 +102,7 @@ class MappedFile {
       throw Error(path.string() + (S_ISDIR(status.st_mode) ? " is a folder" : " is no regular file"),
                   "give a file");
     }
-    mapping_ = FileMapping(file, static_cast<std::size_t>(status.st_size),
-                           FileMapping::Access::read, path);
+    mapping_ = FileMapping(file, static_cast<std::size_t>(status.st_size), FileMapping::Access::read, path);
   }
 
   std::span<const std::byte> bytes() const { return {mapping_.data(), mapping_.size()}; }

@@ -70,16 +70,13 @@ struct SafetensorsTensor {
   Index size = 0;                    // elements
   std::span<const std::byte> bytes;  // row by row; not aligned
 
-  bool is_float() const {
-    return dtype == "F32" || dtype == "F16" || dtype == "BF16" || dtype == "F64";
-  }
+  bool is_float() const { return dtype == "F32" || dtype == "F16" || dtype == "BF16" || dtype == "F64"; }
 
   // Elements [first, first + count) as float, in the order of `bytes`. Several threads may read at once.
   void read(Index first, Index count, float* to) const {
     if (first < 0 || count < 0 || first > size - count) {
       throw Error("tensor " + name + " has " + std::to_string(size) + " elements, but " +
-                      std::to_string(count) + " from element " + std::to_string(first) +
-                      " on were asked for",
+                      std::to_string(count) + " from element " + std::to_string(first) + " on were asked for",
                   "read within the tensor's shape " + shape_text(shape));
     }
     if (dtype == "F32") {
@@ -115,8 +112,7 @@ class SafetensorsFile {
     const std::span<const std::byte> bytes = file_.bytes();
     std::uint64_t header = 0;
     if (bytes.size() < sizeof(header)) {
-      refuse("it has " + std::to_string(bytes.size()) +
-             " bytes, fewer than the 8 of a header length");
+      refuse("it has " + std::to_string(bytes.size()) + " bytes, fewer than the 8 of a header length");
     }
     std::memcpy(&header, bytes.data(), sizeof(header));
     const std::uint64_t rest = bytes.size() - sizeof(header);
@@ -152,8 +148,7 @@ class SafetensorsFile {
     const SafetensorsTensor* found = find(name);
     if (found == nullptr) {
       throw Error(path_.string() + " has no tensor " + std::string(name),
-                  "give a file that has it; this one has " + std::to_string(tensors_.size()) +
-                      " tensors");
+                  "give a file that has it; this one has " + std::to_string(tensors_.size()) + " tensors");
     }
     return *found;
   }
@@ -174,10 +169,9 @@ class SafetensorsFile {
   // Bytes of an element; 0 for a type that is not known.
   static std::uint64_t element_bytes(std::string_view dtype) {
     static const std::map<std::string_view, std::uint64_t> bytes = {
-        {"BOOL", 1},    {"U8", 1},  {"I8", 1},   {"F8_E5M2", 1}, {"F8_E4M3", 1},
-        {"F8_E8M0", 1}, {"I16", 2}, {"U16", 2},  {"F16", 2},     {"BF16", 2},
-        {"I32", 4},     {"U32", 4}, {"F32", 4},  {"F64", 8},     {"I64", 8},
-        {"U64", 8},     {"C64", 8},
+        {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"F8_E8M0", 1},
+        {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},     {"U32", 4},
+        {"F32", 4},  {"F64", 8}, {"I64", 8}, {"U64", 8},     {"C64", 8},
     };
     const auto place = bytes.find(dtype);
     return place == bytes.end() ? 0 : place->second;
@@ -242,7 +236,8 @@ class SafetensorsFile {
 
     SafetensorsTensor tensor;
     tensor.name = name;
-    tensor.dtype = field("dtype", [](const Json& v) { return v.is_string(); }, "a string")
+    tensor.dtype = field(
+                       "dtype", [](const Json& v) { return v.is_string(); }, "a string")
                        .get<std::string>();
     const std::uint64_t width = element_bytes(tensor.dtype);
     if (width == 0) refuse("tensor " + name + " is of the unknown type \"" + tensor.dtype + "\"");
@@ -266,17 +261,15 @@ class SafetensorsFile {
     const auto begin = offsets[0].get<std::int64_t>();
     const auto end = offsets[1].get<std::int64_t>();
     if (end - begin != bytes) {
-      refuse("tensor " + name + " of shape " + shape_text(tensor.shape) + " and type " +
-             tensor.dtype + " needs " + std::to_string(bytes) + " bytes, but its data_offsets (" +
-             std::to_string(begin) + ", " + std::to_string(end) + ") span " +
-             std::to_string(end - begin));
+      refuse("tensor " + name + " of shape " + shape_text(tensor.shape) + " and type " + tensor.dtype +
+             " needs " + std::to_string(bytes) + " bytes, but its data_offsets (" + std::to_string(begin) +
+             ", " + std::to_string(end) + ") span " + std::to_string(end - begin));
     }
     if (end > static_cast<std::int64_t>(data.size())) {
-      refuse("it is truncated: the data of tensor " + name + " ends at byte " +
-             std::to_string(end) + ", but only " + std::to_string(data.size()) + " are there");
+      refuse("it is truncated: the data of tensor " + name + " ends at byte " + std::to_string(end) +
+             ", but only " + std::to_string(data.size()) + " are there");
     }
-    tensor.bytes =
-        data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(bytes));
+    tensor.bytes = data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(bytes));
     return tensor;
   }
 
@@ -290,8 +283,8 @@ class SafetensorsFile {
     for (const SafetensorsTensor& tensor : tensors_) {
       if (tensor.bytes.data() < filled) refuse("the data of tensor " + tensor.name + " overlaps another");
       if (tensor.bytes.data() > filled) {
-        refuse(std::to_string(tensor.bytes.data() - filled) +
-               " bytes before the data of tensor " + tensor.name + " belong to no tensor");
+        refuse(std::to_string(tensor.bytes.data() - filled) + " bytes before the data of tensor " +
+               tensor.name + " belong to no tensor");
       }
       filled = end(tensor);
     }

@@ -37,6 +37,7 @@
 #include <nlohmann/json.hpp>
 
 #include <trilith/core/error.hpp>
+#include <trilith/core/named_shape.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/train/mapped_file.hpp>
 
@@ -44,12 +45,6 @@ namespace trilith::inline v0 {
 
 static_assert(std::endian::native == std::endian::little,
               "safetensors files are little endian; writing them here would need byte swaps");
-
-struct NamedShape {
-  std::string name;
-  std::vector<Index> shape;
-  friend bool operator==(const NamedShape&, const NamedShape&) = default;
-};
 
 class SafetensorsWriter {
  public:
@@ -86,9 +81,10 @@ class SafetensorsWriter {
   // elements is the callers' affair. It is gone after commit().
   Vector<float> tensor(std::string_view name) {
     const auto place = places_.find(name);
-    if (place == places_.end() || committed_) {
+    const bool over = mapping_.data() == nullptr;
+    if (place == places_.end() || over) {
       throw Error("tensor " + std::string(name) + " cannot be written to " + target_.string() +
-                      (committed_ ? ", which is committed" : ", which was begun without it"),
+                      (over ? ", which is committed" : ", which was begun without it"),
                   "name every tensor when the writer is made, and fill it before commit()");
     }
     const Place& at = place->second;
@@ -99,6 +95,9 @@ class SafetensorsWriter {
   // Puts the file in the target's place. Every tensor must have been asked for, so that a rank that never
   // came does not leave zeros. No thread may be writing any more.
   void commit() {
+    if (mapping_.data() == nullptr) {
+      throw Error(target_.string() + " is committed already", "commit a file once");
+    }
     for (const auto& [name, place] : places_) {
       if (!handed_out_[place.number].load(std::memory_order_relaxed)) {
         throw Error("tensor " + name + " of " + target_.string() + " was never written",
@@ -165,8 +164,7 @@ class SafetensorsWriter {
         fits = fits && extent >= 0 && !__builtin_mul_overflow(size, extent, &size);
       }
       if (!fits || __builtin_mul_overflow(size, Index{sizeof(float)}, &bytes) ||
-          __builtin_add_overflow(static_cast<Index>(data_size_), bytes, &end) ||
-          end > INT64_MAX / 2) {
+          __builtin_add_overflow(static_cast<Index>(data_size_), bytes, &end) || end > INT64_MAX / 2) {
         misuse("the shape of tensor " + name + " is negative or too large");
       }
       const Place place{places_.size(), data_size_, size};
@@ -206,8 +204,7 @@ class SafetensorsWriter {
   // and a disk that is too small need not be filled first.
   void check_space(std::uint64_t size) const {
     struct rlimit limit {};
-    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-        size > limit.rlim_cur) {
+    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur) {
       fail("it would have " + std::to_string(size) + " bytes, and this process may write files of " +
            std::to_string(limit.rlim_cur) + " (ulimit -f)");
     }

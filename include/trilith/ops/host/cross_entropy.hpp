@@ -29,7 +29,7 @@ struct SoftmaxRow {
 };
 
 // Block by block: a block's maximum, then its exponentials from the first-level cache, so the row is read
-// from memory once.
+// from memory once. A NaN among the logits makes the sum NaN.
 inline SoftmaxRow softmax_row(const float* logits, Index columns) {
   using simd::Floats;
   constexpr Index block = 128 * simd::lanes;
@@ -40,17 +40,17 @@ inline SoftmaxRow softmax_row(const float* logits, Index columns) {
   for (Index first = 0; first < columns; first += block) {
     const float* const x = logits + first;
     const Index width = std::min(block, columns - first);
-    Floats maxima = simd::broadcast(max);
-    simd::for_each_vector(
-        width, [&](Index i, auto w) { maxima = simd::max(simd::load_first(x + i, w, -infinity), maxima); });
+    const Floats maxima = simd::fold_vectors(
+        width, simd::broadcast(-infinity), [](Floats a, Floats b) { return simd::max(a, b); },
+        [&](Index i, auto w) { return simd::load_first(x + i, w, -infinity); });
     const float block_max = simd::max(maxima);
-    if (block_max == -infinity) continue;  // nothing but −∞ so far
     if (block_max > max) {
       sum *= simd::exp(simd::broadcast(max - block_max));
       max = block_max;
     }
+    const float base = max == -infinity ? 0.0f : max;  // −∞ − (−∞) would be NaN, and e^−∞ is 0
     sum += simd::sum_vectors(
-        width, [&](Index i, auto w) { return simd::exp(simd::load_first(x + i, w, -infinity) - max); });
+        width, [&](Index i, auto w) { return simd::exp(simd::load_first(x + i, w, -infinity) - base); });
   }
   return {max, simd::sum(sum)};
 }
@@ -69,7 +69,7 @@ inline void softmax_statistics(const Host::Stream& stream,
       max(row) = statistics.max;
       sum(row) = statistics.sum;
       const Index target = targets(row) - first_column;
-      const bool held = targets(row) >= 0 && target >= 0 && target < columns;
+      const bool held = target >= 0 && target < columns;
       target_logit(row) = held ? logits(row, target) : 0.0f;
     }
   });

@@ -4,7 +4,7 @@
 //
 // by (1 + tanh u) / 2 = σ(2u), the logistic function. With q = e^(−|2u|), which lies in [0, 1], σ is
 // 1 / (1 + q) or q / (1 + q) and its slope q / (1 + q)²: nothing overflows, and no difference cancels.
-// For finite x the error is at most 4e-7 · |x| for gelu, at most 1e-6 for its derivative. NaN stays NaN.
+// For finite x the error is at most 2e-7 · |x| for gelu, at most 4e-7 for its derivative. NaN stays NaN.
 #pragma once
 
 #include <trilith/core/tensor.hpp>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <vector>
 
@@ -19,18 +20,17 @@ inline double sum_of_squares(const float* x, Index count) {
   constexpr Index chains = 4;  // hide the latency of an addition
 
   Doubles sums[chains] = {};
-  for (Index i = 0; i < count; i += chains * lanes) {
-    Floats part[chains] = {};
-    if (i + chains * lanes <= count) {
-      std::memcpy(part, x + i, sizeof part);
-    } else {
-      std::memcpy(part, x + i, static_cast<std::size_t>(count - i) * sizeof(float));
-    }
-    for (Index chain = 0; chain < chains; ++chain) {
-      const Doubles wide = __builtin_convertvector(part[chain], Doubles);
-      sums[chain] += wide * wide;
-    }
+  const auto add = [&](Index chain, const float* from, Index width) {
+    Floats part{};
+    std::memcpy(&part, from, static_cast<std::size_t>(width) * sizeof(float));
+    const Doubles wide = __builtin_convertvector(part, Doubles);
+    sums[chain] += wide * wide;
+  };
+  Index i = 0;
+  for (; i + chains * lanes <= count; i += chains * lanes) {
+    for (Index chain = 0; chain < chains; ++chain) add(chain, x + i + chain * lanes, lanes);
   }
+  for (Index chain = 0; i < count; i += lanes) add(chain++, x + i, std::min(lanes, count - i));
   const Doubles sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
 }

@@ -1,0 +1,43 @@
+// What the code of a layer depends on, and nothing else: two configurations that differ in PP, DP or the
+// schedule have the same LayerConfig, so their layers are compiled once.
+#pragma once
+
+#include <trilith/attention/policy.hpp>
+#include <trilith/comm/communicator.hpp>
+#include <trilith/core/config.hpp>
+#include <trilith/core/precision.hpp>
+#include <trilith/device/device.hpp>
+#include <trilith/parallel/parallelism.hpp>
+
+namespace trilith::inline v0 {
+
+template <int TP, int CP, class AttentionPolicy, device D, class PrecisionPolicy, communicator C>
+struct LayerConfig {
+  static_assert(CP == 1,
+                "Attention<Local> keeps the whole sequence on one rank: CP must be 1 in "
+                "Parallelism<TP, PP, DP, CP>");
+
+  static constexpr int tensor_ranks = TP;
+  static constexpr int context_ranks = CP;
+  using attention = AttentionPolicy;
+  using device_type = D;
+  using precision = PrecisionPolicy;
+  using communicator = C;
+  using stream = typename D::stream;
+  using memory = typename D::memory;
+};
+
+// The LayerConfig of a Config whose ranks talk through communicators of type C.
+template <class Config, communicator C>
+using LayerConfigOf =
+    LayerConfig<Config::template policy<ParallelismCategory>::shape.tensor,
+                Config::template policy<ParallelismCategory>::shape.context,
+                typename Config::template policy<AttentionCategory>,
+                typename Config::template policy<DeviceCategory>::device_type,
+                typename Config::template policy<PrecisionCategory>, C>;
+
+// A LayerConfig written by hand, for layers without a trainer.
+template <int TP, device D, communicator C>
+using Layers = LayerConfig<TP, 1, Attention<Local>, D, Precision<F32>, C>;
+
+}  // namespace trilith::inline v0

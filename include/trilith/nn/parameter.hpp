@@ -1,0 +1,157 @@
+// Parameters: what a tensor is called, how it is split over tensor ranks, where this rank's part lies.
+//
+// A rank's parameters lie in one contiguous buffer and their gradients in another, in the order in which
+// the layers were built. Layers hold references; gradient reduction, the optimizer and checkpoints see the
+// buffers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <trilith/core/random.hpp>
+#include <trilith/core/tensor.hpp>
+#include <trilith/device/device.hpp>
+
+namespace trilith::inline v0 {
+
+// A tensor seen, in row-major order, as (outer, extent, inner), `extent` divided into equal parts. So a
+// column split of an (in, out) weight is {in, out, 1}, a row split {1, in, out}, and a fused (in, 3 · out)
+// weight whose three parts are each split {3 · in, out, 1}.
+struct Partition {
+  Index outer = 1;
+  Index extent = 1;
+  Index inner = 1;
+  int parts = 1;  // 1: whole on every tensor rank
+
+  constexpr Index share() const { return (extent + parts - 1) / parts; }  // of a part, with its padding
+  constexpr Index local_size() const { return outer * share() * inner; }
+  constexpr Index size() const { return outer * extent * inner; }
+
+  // Calls f(offset in the whole tensor, offset in the part, count) for each contiguous run of elements of
+  // `part`. Padding belongs to no run.
+  template <class F>
+  void for_each_run(int part, F&& f) const {
+    if (parts == 1) return f(Index{0}, Index{0}, size());  // whatever the rank
+    const Index first = std::min(part * share(), extent);
+    const Index held = std::min(share(), extent - first);
+    if (held <= 0) return;
+    for (Index o = 0; o < outer; ++o) {
+      f((o * extent + first) * inner, o * share() * inner, held * inner);
+    }
+  }
+};
+
+enum class Initial { zeros, ones, normal };
+
+struct ParameterSpec {
+  std::string name;          // as in checkpoints
+  std::vector<Index> shape;  // of the whole tensor
+  Partition partition;
+  Initial initial = Initial::zeros;
+  float deviation = 0;       // of Initial::normal
+  bool decays = false;       // by weight decay: matrices and embeddings do, biases and norms do not
+  bool is_copy = false;      // of a tensor that another stage owns: not counted, not saved
+};
+
+struct Parameter {
+  ParameterSpec spec;
+  Index offset = 0;  // in the rank's buffers
+  Vector<float> value;
+  Vector<float> gradient;
+
+  // The local part as a matrix.
+  Matrix<float> matrix(Index rows, Index columns) const { return {value.data(), {rows, columns}}; }
+  Matrix<float> gradient_matrix(Index rows, Index columns) const {
+    return {gradient.data(), {rows, columns}};
+  }
+};
+
+template <device D>
+class Parameters {
+ public:
+  explicit Parameters(int tensor_rank) : tensor_rank_(tensor_rank) {}
+
+  // Until allocate() the parameter has no memory. The reference stays valid.
+  Parameter& add(ParameterSpec spec) {
+    Parameter& parameter = parameters_.emplace_back();
+    parameter.spec = std::move(spec);
+    parameter.offset = size_;
+    size_ += (parameter.spec.partition.local_size() + alignment - 1) / alignment * alignment;
+    return parameter;
+  }
+
+  void allocate(typename D::memory& memory) {
+    const std::size_t bytes = static_cast<std::size_t>(size_) * sizeof(float);
+    value_memory_ = memory.allocate(bytes);
+    gradient_memory_ = memory.allocate(bytes);
+    for (Parameter& p : parameters_) {
+      const View<float, 1>::Extents extent{p.spec.partition.local_size()};
+      p.value = {values().data() + p.offset, extent};
+      p.gradient = {gradients().data() + p.offset, extent};
+    }
+  }
+
+  // Values that depend on the seed and the parameters' names, not on the layout.
+  void initialize(const typename D::stream& stream, std::uint64_t seed);
+
+  int tensor_rank() const { return tensor_rank_; }
+  Index size() const { return size_; }
+  Vector<float> values() const { return {reinterpret_cast<float*>(value_memory_.data()), {size_}}; }
+  Vector<float> gradients() const {
+    return {reinterpret_cast<float*>(gradient_memory_.data()), {size_}};
+  }
+
+  auto begin() { return parameters_.begin(); }
+  auto end() { return parameters_.end(); }
+  auto begin() const { return parameters_.begin(); }
+  auto end() const { return parameters_.end(); }
+
+ private:
+  static constexpr Index alignment = 16;  // floats: every parameter begins a cache line
+
+  // FNV-1a: Fowler, Noll, Vo.
+  static std::uint64_t hash(const std::string& name) {
+    std::uint64_t h = 0xCBF29CE484222325u;
+    for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+    return h;
+  }
+
+  int tensor_rank_;
+  Index size_ = 0;
+  std::deque<Parameter> parameters_;
+  typename D::allocation value_memory_;
+  typename D::allocation gradient_memory_;
+};
+
+template <device D>
+void Parameters<D>::initialize(const typename D::stream& stream, std::uint64_t seed) {
+  std::fill_n(values().data(), size_, 0.0f);
+  std::fill_n(gradients().data(), size_, 0.0f);
+  for (Parameter& p : parameters_) {
+    if (p.spec.initial == Initial::zeros) continue;
+    const Philox random(seed, hash(p.spec.name));
+    p.spec.partition.for_each_run(tensor_rank_, [&](Index global, Index local, Index count) {
+      float* const to = p.value.data() + local;
+      if (p.spec.initial == Initial::ones) {
+        std::fill_n(to, count, 1.0f);
+        return;
+      }
+      constexpr Index grain = 4096;
+      stream.parallel_for(count, grain, [&](Index first, Index last) {
+        for (Index i = first; i < last;) {
+          const std::uint64_t index = static_cast<std::uint64_t>(global + i);
+          const auto quad = random.normals(index / 4);
+          for (std::uint64_t lane = index % 4; lane < 4 && i < last; ++lane, ++i) {
+            to[i] = p.spec.deviation * quad[lane];
+          }
+        }
+      });
+    });
+  }
+}
+
+}  // namespace trilith::inline v0

@@ -1,0 +1,130 @@
+// A stage: a model, or a part of one, with the memory that its program's microbatches in flight need.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <trilith/core/tensor.hpp>
+#include <trilith/device/arena.hpp>
+#include <trilith/nn/microbatch.hpp>
+#include <trilith/ops/accumulate.hpp>
+
+namespace trilith::inline v0 {
+
+// Places for microbatches: from the forward pass to the last backward part (activations), from the input
+// part to the weight part (gradients; none where nothing goes backward).
+struct StageSlots {
+  int activations = 1;
+  int gradients = 0;
+  bool apart = false;  // input and weight parts are separate actions
+};
+
+template <class Model>
+class Stage {
+ public:
+  using device_type = typename Model::layer_config::device_type;
+  using stream = typename device_type::stream;
+
+  // `model` must outlive the stage.
+  Stage(const Model& model, bool last, const TokenShape& tokens, const StageSlots& slots,
+        typename device_type::memory& memory)
+      : model_(&model), last_(last), tokens_(tokens) {
+    auto [allocation, plan] = allocate_planned<device_type>(memory, [&](Arena& arena) {
+      Plan plan;
+      for (int i = 0; i < slots.activations; ++i) plan.activations.push_back(model.activations(arena, tokens));
+      for (int i = 0; i < slots.gradients; ++i) {
+        plan.gradients.push_back(model.gradients(arena, tokens, slots.apart));
+      }
+      if (slots.gradients > 0) plan.scratch = model.scratch(arena, tokens);
+      return plan;
+    });
+    allocation_ = std::move(allocation);
+    plan_ = std::move(plan);
+  }
+
+  // What the following passes work on. loss_scale: 1 / valid tokens of the global batch. `final` is called
+  // with each range of the gradient buffer that the last microbatch's weight gradients have completed.
+  void begin(std::span<const Microbatch> microbatches, float loss_scale,
+             std::function<void(Index, Index)> final) {
+    microbatches_ = microbatches;
+    loss_scale_ = loss_scale;
+    final_ = std::move(final);
+    losses_.assign(microbatches.size(), 0.0);
+  }
+
+  void forward(const stream& s, int microbatch, int slot) {
+    model_->forward(s, microbatches_[microbatch], plan_.activations[slot]);
+    if (last_) losses_[microbatch] = model_->loss(s, microbatches_[microbatch], plan_.activations[slot]);
+  }
+
+  void backward(const stream& s, int microbatch, int slot, int gradient_slot) {
+    model_->backward(s, microbatches_[microbatch], plan_.activations[slot], plan_.gradients[gradient_slot],
+                     plan_.scratch, loss_scale_, accumulate(microbatch), reporter(microbatch));
+  }
+
+  void backward_input(const stream& s, int microbatch, int slot, int gradient_slot) {
+    model_->backward_input(s, microbatches_[microbatch], plan_.activations[slot],
+                           plan_.gradients[gradient_slot], plan_.scratch, loss_scale_,
+                           accumulate(microbatch));
+  }
+
+  void backward_weight(const stream& s, int microbatch, int slot, int gradient_slot) {
+    model_->backward_weight(s, microbatches_[microbatch], plan_.activations[slot],
+                            plan_.gradients[gradient_slot], accumulate(microbatch), reporter(microbatch));
+  }
+
+  // What travels between stages, contiguous: (rows, hidden).
+  Vector<float> input(int slot) const { return flat(plan_.activations[slot].input); }
+  Vector<float> output(int slot) const { return flat(model_->output(plan_.activations[slot])); }
+  Vector<float> output_gradient(int gradient_slot) const {
+    return flat(plan_.gradients[gradient_slot].output);
+  }
+  Vector<float> input_gradient(int gradient_slot) const {
+    return flat(model_->input_gradient(plan_.gradients[gradient_slot]));
+  }
+
+  const typename Model::Activations& activations(int slot) const { return plan_.activations[slot]; }
+  const TokenShape& tokens() const { return tokens_; }
+  std::size_t bytes() const { return allocation_.bytes(); }
+
+  // Σ of the losses of all microbatches since begin(), in their order; 0 but on the last stage.
+  double loss() const {
+    double sum = 0;
+    for (const double loss : losses_) sum += loss;
+    return sum;
+  }
+
+ private:
+  struct Plan {
+    std::vector<typename Model::Activations> activations;
+    std::vector<typename Model::Gradients> gradients;
+    typename Model::Scratch scratch;
+  };
+
+  // Microbatch 0 comes first (schedules keep their gradients ascending) and overwrites.
+  static Accumulate accumulate(int microbatch) {
+    return microbatch == 0 ? Accumulate::no : Accumulate::yes;
+  }
+
+  auto reporter(int microbatch) const {
+    const bool last = microbatch + 1 == static_cast<int>(microbatches_.size());
+    return [this, last](Index first, Index end) {
+      if (last && final_) final_(first, end);
+    };
+  }
+
+  const Model* model_;
+  bool last_;
+  TokenShape tokens_;
+  typename device_type::allocation allocation_;
+  Plan plan_;
+  std::span<const Microbatch> microbatches_;
+  float loss_scale_ = 1;
+  std::function<void(Index, Index)> final_;
+  std::vector<double> losses_;
+};
+
+}  // namespace trilith::inline v0

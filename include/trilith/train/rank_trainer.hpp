@@ -1,0 +1,317 @@
+// The trainer of one rank: its part of the model, of the optimizer's state and of every step. Compiled once
+// per model and LayerConfig; the layout of data and pipeline ranks and the schedule arrive as values.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <trilith/core/error.hpp>
+#include <trilith/core/tensor.hpp>
+#include <trilith/nn/microbatch.hpp>
+#include <trilith/nn/parameter.hpp>
+#include <trilith/optim/adamw.hpp>
+#include <trilith/optim/gradient_norm.hpp>
+#include <trilith/optim/gradient_reducer.hpp>
+#include <trilith/parallel/parallelism.hpp>
+#include <trilith/parallel/stage_range.hpp>
+#include <trilith/pipeline/executor.hpp>
+#include <trilith/pipeline/stage.hpp>
+#include <trilith/schedule/pipeline.hpp>
+#include <trilith/train/batch.hpp>
+#include <trilith/train/trainer_options.hpp>
+
+namespace trilith::inline v0 {
+
+// What all ranks of a trainer agree on.
+template <class Model>
+struct TrainerPlan {
+  typename Model::Shape model;
+  ParallelShape parallel;
+  schedule::Pipeline pipeline;
+  std::vector<StageRange> stages;
+  TrainerOptions options;
+
+  TokenShape tokens() const { return {microbatch_size(options, parallel), options.sequence}; }
+};
+
+template <class Model, class Rank>
+class RankTrainer {
+ public:
+  using device_type = typename Model::layer_config::device_type;
+  using stream = typename device_type::stream;
+  using C = typename Rank::communicator;
+
+  // Called on the rank's own thread, as is everything else here. `plan` must outlive the trainer.
+  RankTrainer(const TrainerPlan<Model>& plan, Rank& rank)
+      : plan_(&plan),
+        coordinate_(plan.parallel.coordinate_of(rank.rank())),
+        memory_(plan.options.poison),
+        stream_(threads_per_rank(plan.options, plan.parallel)),
+        tensor_group_(rank.group("tensor", plan.parallel.group(Axis::tensor, rank.rank()))),
+        pipeline_group_(rank.group("pipeline", plan.parallel.group(Axis::pipeline, rank.rank()))),
+        gradient_group_(rank.group("data", plan.parallel.gradient_group(rank.rank()))),
+        parameters_(coordinate_.tensor) {
+    build_chunks();
+    join_embedding_group(rank);
+    parameters_.allocate(memory_);
+    parameters_.initialize(stream_, plan.options.seed);
+    for (Chunk& chunk : chunks_) chunk.model->allocate(memory_);
+    build_stages();
+    executor_.emplace(plan.pipeline, pipeline_group_, stages());
+    optimizer_.emplace(stream_, parameters_, memory_);
+    norm_.emplace(parameters_, Model::tensors(plan.model));
+    reducer_.emplace(gradient_group_, parameters_.gradients(), tied_end(), plan.options.bucket);
+  }
+
+  // One step of training on `batch`, of which this rank reads its data rank's part. `step` counts from 1.
+  StepReport step(const Batch& batch, std::int64_t step) {
+    const double valid = load(batch, plan_->options.microbatches);
+    compute_gradients(valid);
+
+    StepReport report{.step = step,
+                      .loss = total_loss(valid),
+                      .gradient_norm = norm_->compute(stream_, tensor_group_, pipeline_group_),
+                      .learning_rate = plan_->options.learning_rate.at(step),
+                      .valid_tokens = static_cast<Index>(valid)};
+    if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) {
+      throw Error("the loss of step " + std::to_string(step) + " is " + std::to_string(report.loss) +
+                      ", the norm of its gradients " + std::to_string(report.gradient_norm),
+                  "lower the learning rate, clip, or look at the data; the weights are those of the step "
+                  "before");
+    }
+    AdamW settings = plan_->options.optimizer;
+    settings.learning_rate = static_cast<float>(report.learning_rate);
+    optimizer_->update(stream_, settings, step, clip_factor(report.gradient_norm));
+    return report;
+  }
+
+  // Loss and gradients, reduced over all ranks, without an update: see parameters().
+  StepReport gradients(const Batch& batch) {
+    const double valid = load(batch, plan_->options.microbatches);
+    compute_gradients(valid);
+    return {.loss = total_loss(valid),
+            .gradient_norm = norm_->compute(stream_, tensor_group_, pipeline_group_),
+            .valid_tokens = static_cast<Index>(valid)};
+  }
+
+  // Σ of the losses of the valid tokens of `batch`, and their number. The batch has any number of
+  // microbatches' worth of sequences for each data rank.
+  std::pair<double, double> evaluate(const Batch& batch) {
+    const Index per_pass = plan_->tokens().batch * plan_->parallel.data;
+    const int microbatches = static_cast<int>(batch.sequences / per_pass);
+    const double valid = load(batch, microbatches);
+    run_forward(stages(), microbatches);
+    return {total_loss(1), valid};
+  }
+
+  // The logits that follow `tokens`, at most as many as a sequence has; whole on every rank.
+  std::vector<float> next_token_logits(const std::vector<std::int32_t>& tokens);
+
+  const Parameters<device_type>& parameters() const { return parameters_; }
+  const Coordinate& coordinate() const { return coordinate_; }
+  const stream& compute_stream() const { return stream_; }
+
+  MemoryReport memory() const {
+    const std::size_t state = static_cast<std::size_t>(parameters_.size()) * sizeof(float);
+    MemoryReport report{
+        .parameters = state, .gradients = state, .moments = 2 * state, .peak = memory_.peak_bytes()};
+    for (const Chunk& chunk : chunks_) report.activations += chunk.stage->bytes();
+    return report;
+  }
+
+ private:
+  using StageOf = Stage<Model>;
+
+  struct Chunk {
+    StageRange range;
+    std::unique_ptr<Model> model;
+    std::unique_ptr<StageOf> stage = {};
+    std::unique_ptr<StageOf> generation = {};  // of one sequence; made when first asked for
+  };
+
+  void build_chunks() {
+    for (int chunk = 0; chunk < plan_->pipeline.chunks; ++chunk) {
+      const StageRange& range = plan_->stages[plan_->pipeline.stage(coordinate_.pipeline, chunk)];
+      chunks_.push_back(
+          {.range = range,
+           .model = std::make_unique<Model>(plan_->model, range, parameters_, tensor_group_)});
+    }
+  }
+
+  void build_stages() {
+    const schedule::Slots slots = schedule::slots(plan_->pipeline, coordinate_.pipeline);
+    const bool apart = schedule::splits_backward(plan_->pipeline.programs[coordinate_.pipeline]);
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      chunks_[i].stage = std::make_unique<StageOf>(*chunks_[i].model, chunks_[i].range.last, plan_->tokens(),
+                                                   StageSlots{.activations = slots.activations.count[i],
+                                                              .gradients = slots.gradients.count[i],
+                                                              .apart = apart},
+                                                   memory_);
+    }
+  }
+
+  std::vector<StageOf*> stages() const {
+    std::vector<StageOf*> all;
+    for (const Chunk& chunk : chunks_) all.push_back(chunk.stage.get());
+    return all;
+  }
+
+  // The first and the last stage sum their gradients of a tied table where they are on different ranks.
+  void join_embedding_group(Rank& rank) {
+    const int first = plan_->pipeline.place_of(0).first;
+    const int last = plan_->pipeline.place_of(plan_->pipeline.stages() - 1).first;
+    const bool holds_table = coordinate_.pipeline == first || coordinate_.pipeline == last;
+    if (first == last || !holds_table || tied() == nullptr) return;
+    embedding_group_.emplace(
+        rank.group("embedding", plan_->parallel.embedding_group(rank.rank(), first, last)));
+  }
+
+  const Parameter* tied() const {
+    for (const Chunk& chunk : chunks_) {
+      if (chunk.model->tied() != nullptr) return chunk.model->tied();
+    }
+    return nullptr;
+  }
+
+  // The tied table is the first parameter of the rank; gradients after it go into the reducer's buckets.
+  Index tied_end() const {
+    if (tied() == nullptr) return 0;
+    for (const Parameter& p : parameters_) {
+      if (p.offset > tied()->offset) return p.offset;
+    }
+    return parameters_.size();
+  }
+
+  // Copies this data rank's part of the batch to device memory, as microbatches. Returns the number of valid
+  // tokens of the global batch.
+  double load(const Batch& batch, int microbatches) {
+    const Index sequences = batch.sequences / plan_->parallel.data;
+    const Index count = sequences * batch.length;
+    const Index first = coordinate_.data * count;
+    if (static_cast<Index>(tokens_.bytes() / sizeof(std::int32_t)) < count) {
+      tokens_ = memory_.allocate(static_cast<std::size_t>(count) * sizeof(std::int32_t));
+      targets_ = memory_.allocate(static_cast<std::size_t>(count) * sizeof(std::int32_t));
+    }
+    auto* const tokens = reinterpret_cast<std::int32_t*>(tokens_.data());
+    auto* const targets = reinterpret_cast<std::int32_t*>(targets_.data());
+    std::copy_n(batch.tokens.begin() + first, count, tokens);
+    std::copy_n(batch.targets.begin() + first, count, targets);
+
+    microbatches_.clear();
+    const TokenShape shape{sequences / microbatches, batch.length};
+    for (int i = 0; i < microbatches; ++i) {
+      microbatches_.push_back({.shape = shape,
+                               .tokens = {tokens + i * shape.rows(), {shape.rows()}},
+                               .targets = {targets + i * shape.rows(), {shape.rows()}}});
+    }
+    double valid = static_cast<double>(
+        std::count_if(targets, targets + count, [](std::int32_t target) { return target >= 0; }));
+    return summed_over(gradient_group_, valid);
+  }
+
+  void compute_gradients(double valid) {
+    require(valid > 0, "the batch has no valid token", "give at least one target that is not ignored");
+    reducer_->begin();
+    for (Chunk& chunk : chunks_) {
+      chunk.stage->begin(microbatches_, static_cast<float>(1 / valid),
+                         [this](Index first, Index last) { reducer_->final(stream_, first, last); });
+    }
+    executor_->run(stream_);
+    reduce_tied();
+    reducer_->finish(stream_);
+  }
+
+  // First between the first and the last stage, then over data ranks.
+  void reduce_tied() {
+    if (tied() == nullptr) return;
+    for (Chunk& chunk : chunks_) chunk.model->combine_tied(stream_);
+    const Vector<float> gradient = tied()->gradient;
+    if (embedding_group_) embedding_group_->all_reduce(stream_, gradient).wait(stream_);
+    if (gradient_group_.size() > 1) gradient_group_.all_reduce(stream_, gradient).wait(stream_);
+  }
+
+  // Over the microbatches of all data ranks; known to every rank.
+  double total_loss(double valid) {
+    double loss = 0;
+    for (const Chunk& chunk : chunks_) loss += chunk.stage->loss();
+    return summed_over(pipeline_group_, summed_over(gradient_group_, loss)) / valid;
+  }
+
+  double summed_over(C& group, double value) {
+    if (group.size() > 1) group.all_reduce(stream_, Vector<double>(&value, {1})).wait(stream_);
+    return value;
+  }
+
+  float clip_factor(double norm) const {
+    const double most = plan_->options.clip;
+    return most > 0 && norm > most ? static_cast<float>(most / norm) : 1.0f;
+  }
+
+  void run_forward(const std::vector<StageOf*>& stages, int microbatches) {
+    for (StageOf* stage : stages) stage->begin(microbatches_, 1, nullptr);
+    const schedule::Pipeline pipeline = schedule::forward_only(plan_->pipeline, microbatches);
+    Executor<StageOf, C>(pipeline, pipeline_group_, stages).run(stream_);
+  }
+
+  const TrainerPlan<Model>* plan_;
+  Coordinate coordinate_;
+  typename device_type::memory memory_;
+  stream stream_;
+  C tensor_group_;
+  C pipeline_group_;
+  C gradient_group_;
+  std::optional<C> embedding_group_;
+  Parameters<device_type> parameters_;
+  std::vector<Chunk> chunks_;
+  std::optional<Executor<StageOf, C>> executor_;
+  std::optional<AdamWOptimizer<device_type>> optimizer_;
+  std::optional<GradientNorm<device_type>> norm_;
+  std::optional<GradientReducer<C>> reducer_;
+  typename device_type::allocation tokens_;
+  typename device_type::allocation targets_;
+  std::vector<Microbatch> microbatches_;
+};
+
+template <class Model, class Rank>
+std::vector<float> RankTrainer<Model, Rank>::next_token_logits(const std::vector<std::int32_t>& tokens) {
+  const TokenShape shape{1, plan_->options.sequence};
+  std::vector<StageOf*> stages;
+  for (Chunk& chunk : chunks_) {
+    if (!chunk.generation) {
+      chunk.generation =
+          std::make_unique<StageOf>(*chunk.model, chunk.range.last, shape, StageSlots{}, memory_);
+    }
+    stages.push_back(chunk.generation.get());
+  }
+
+  // Every data rank does the same. What stands behind the tokens cannot be seen by them.
+  Batch batch{.sequences = plan_->parallel.data, .length = shape.sequence};
+  for (int copy = 0; copy < plan_->parallel.data; ++copy) {
+    batch.tokens.insert(batch.tokens.end(), tokens.begin(), tokens.end());
+    batch.tokens.resize(static_cast<std::size_t>((copy + 1) * shape.sequence), 0);
+  }
+  batch.targets.assign(batch.tokens.size(), ignored_target);
+  load(batch, 1);
+  run_forward(stages, 1);
+
+  // Each tensor rank of the last stage has a part of the logits; summing them with zeros elsewhere brings
+  // them to all.
+  std::vector<float> logits(static_cast<std::size_t>(plan_->model.vocabulary), 0.0f);
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    if (!chunks_[i].range.last) continue;
+    const auto part = chunks_[i].model->logits(stages[i]->activations(0), static_cast<Index>(tokens.size()) - 1);
+    std::copy_n(part.values.data(), part.values.size(), logits.begin() + part.first);
+  }
+  const Vector<float> all{logits.data(), {static_cast<Index>(logits.size())}};
+  if (tensor_group_.size() > 1) tensor_group_.all_reduce(stream_, all).wait(stream_);
+  if (pipeline_group_.size() > 1) pipeline_group_.all_reduce(stream_, all).wait(stream_);
+  return logits;
+}
+
+}  // namespace trilith::inline v0

@@ -1,0 +1,225 @@
+// Trains a model under a layout:
+//
+//     Trainer<Gpt, Config<Parallelism<2, 2, 2>, Schedule<OneFOneB>>> trainer{shape, world, options};
+//     StepReport report = trainer.step(batch);
+//
+// One object for all ranks of this process; its functions are called from outside the ranks, and each runs
+// on all of them. Only this class depends on PP, DP and the schedule; it is thin.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <trilith/comm/thread_world.hpp>
+#include <trilith/core/config.hpp>
+#include <trilith/core/error.hpp>
+#include <trilith/nn/layer_config.hpp>
+#include <trilith/plan/stage_split.hpp>
+#include <trilith/schedule/laws.hpp>
+#include <trilith/schedule/policy.hpp>
+#include <trilith/train/batch.hpp>
+#include <trilith/train/rank_trainer.hpp>
+#include <trilith/train/safetensors_writer.hpp>
+#include <trilith/train/trainer_options.hpp>
+
+namespace trilith::inline v0 {
+
+template <template <class> class ModelTemplate, class Layout, class World = ThreadWorld>
+class Trainer {
+  static_assert(is_config<Layout>,
+                "Trainer<Model, Layout>: Layout must be a Config<...> of policies, for example "
+                "Config<Parallelism<2, 2, 2>>");
+
+ public:
+  using Model = ModelTemplate<LayerConfigOf<Layout, typename World::communicator>>;
+  using Shape = typename Model::Shape;
+  using SchedulePolicy = typename Layout::template policy<ScheduleCategory>::schedule;
+  using Rank = typename World::rank_type;
+
+  static constexpr ParallelShape parallel = Layout::template policy<ParallelismCategory>::shape;
+
+  // `world` must have as many ranks as the layout, and outlive the trainer.
+  Trainer(const Shape& shape, World& world, TrainerOptions options)
+      : world_(&world), plan_(make_plan(shape, world, std::move(options))), ranks_(world.size()) {
+    run([&](Rank& rank) {
+      ranks_[rank.rank()] = std::make_unique<RankTrainer<Model, Rank>>(plan_, rank);
+    });
+  }
+
+  // One step on a global batch of options.batch sequences. Throws, and leaves the weights as they were, when
+  // the batch is wrong or the loss is not finite.
+  StepReport step(const Batch& batch) {
+    check(batch, plan_.options.batch);
+    const std::int64_t step = step_ + 1;
+    StepReport report;
+    run([&](Rank& rank) {
+      const StepReport mine = ranks_[rank.rank()]->step(batch, step);
+      if (rank.rank() == 0) report = mine;
+    });
+    step_ = step;
+    return report;
+  }
+
+  // Loss and gradients of a batch, without an update. The gradients are those of rank(i).parameters().
+  StepReport gradients(const Batch& batch) {
+    check(batch, plan_.options.batch);
+    StepReport report;
+    run([&](Rank& rank) {
+      const StepReport mine = ranks_[rank.rank()]->gradients(batch);
+      if (rank.rank() == 0) report = mine;
+    });
+    return report;
+  }
+
+  // Mean loss over the valid tokens of all batches, each of a multiple of evaluation_batch() sequences.
+  double evaluate(const std::vector<Batch>& batches) {
+    for (const Batch& batch : batches) check(batch, 0);
+    double loss = 0;
+    double valid = 0;
+    run([&](Rank& rank) {
+      for (const Batch& batch : batches) {
+        const auto [batch_loss, batch_valid] = ranks_[rank.rank()]->evaluate(batch);
+        if (rank.rank() != 0) continue;
+        loss += batch_loss;
+        valid += batch_valid;
+      }
+    });
+    require(valid > 0, "there is no valid token to evaluate on", "give a longer text");
+    return loss / valid;
+  }
+
+  // Sequences that go through the ranks at once in an evaluation.
+  Index evaluation_batch() const { return plan_.tokens().batch * parallel.data; }
+
+  // The logits of what may follow `tokens`, of which there are 1 to options.sequence.
+  std::vector<float> next_token_logits(const std::vector<std::int32_t>& tokens) {
+    const Index count = static_cast<Index>(tokens.size());
+    require(count >= 1 && count <= plan_.options.sequence,
+            "asked to continue " + std::to_string(count) + " tokens",
+            "give 1 to " + std::to_string(plan_.options.sequence) + ", the trainer's sequence");
+    check_tokens(tokens, 0);
+    std::vector<float> logits;
+    run([&](Rank& rank) {
+      std::vector<float> mine = ranks_[rank.rank()]->next_token_logits(tokens);
+      if (rank.rank() == 0) logits = std::move(mine);
+    });
+    return logits;
+  }
+
+  // Reads all weights from `source`, in which source.tensor(name) has read(first, count, float*).
+  template <class Source>
+  void load(const Source& source) {
+    run([&](Rank& rank) {
+      const auto& parameters = ranks_[rank.rank()]->parameters();
+      for (const Parameter& p : parameters) {
+        const auto& tensor = source.tensor(p.spec.name);
+        p.spec.partition.for_each_run(parameters.tensor_rank(), [&](Index global, Index local, Index count) {
+          tensor.read(global, count, p.value.data() + local);
+        });
+      }
+    });
+  }
+
+  // Writes all weights as one safetensors file, whatever the layout; a failure leaves an old file whole.
+  void save(const std::filesystem::path& path) {
+    SafetensorsWriter writer(path, Model::tensors(plan_.model), Model::metadata(plan_.model));
+    run([&](Rank& rank) {
+      if (ranks_[rank.rank()]->coordinate().data != 0) return;
+      const auto& parameters = ranks_[rank.rank()]->parameters();
+      for (const Parameter& p : parameters) {
+        const bool writes = !p.spec.is_copy && (p.spec.partition.parts > 1 || parameters.tensor_rank() == 0);
+        if (!writes) continue;
+        const Vector<float> whole = writer.tensor(p.spec.name);
+        p.spec.partition.for_each_run(parameters.tensor_rank(), [&](Index global, Index local, Index count) {
+          std::copy_n(p.value.data() + local, count, whole.data() + global);
+        });
+      }
+    });
+    writer.commit();
+  }
+
+  std::int64_t steps_done() const { return step_; }
+  const TrainerPlan<Model>& plan() const { return plan_; }
+
+  // A rank of this process.
+  const RankTrainer<Model, Rank>& rank(int index) const { return *ranks_[index]; }
+
+ private:
+  static TrainerPlan<Model> make_plan(const Shape& shape, const World& world, TrainerOptions options) {
+    trilith::check(shape, parallel);
+    require(world.size() == parallel.world(),
+            "the layout has " + std::to_string(parallel.world()) + " ranks, the world " +
+                std::to_string(world.size()),
+            "make a world of TP · PP · DP · CP ranks");
+    require(options.sequence <= shape.positions,
+            "a sequence of " + std::to_string(options.sequence) + " tokens does not fit the model's " +
+                std::to_string(shape.positions) + " positions",
+            "use a shorter sequence or a model with more positions");
+    microbatch_size(options, parallel);
+    const schedule::Pipeline pipeline =
+        schedule::make_pipeline<SchedulePolicy>(parallel.pipeline, options.microbatches);
+    schedule::require_lawful(pipeline, SchedulePolicy::name);
+
+    std::vector<int> split = options.layers_per_stage;
+    if (split.empty()) split = split_layers(Model::cost(shape, options.sequence), pipeline.stages());
+    check_split(split, shape.layers, pipeline.stages());
+    return {.model = shape,
+            .parallel = parallel,
+            .pipeline = pipeline,
+            .stages = stages_of(split),
+            .options = std::move(options)};
+  }
+
+  // Runs `task` on every rank; what it throws is named by the rank's coordinate.
+  template <class Task>
+  void run(Task&& task) {
+    world_->run([&](Rank& rank) {
+      try {
+        task(rank);
+      } catch (const Error& error) {
+        throw error.at("rank " + std::to_string(rank.rank()) + " (" +
+                       to_string(parallel.coordinate_of(rank.rank())) + ")");
+      }
+    });
+  }
+
+  // `sequences`: 0 for any multiple of what goes through at once.
+  void check(const Batch& batch, Index sequences) const {
+    const Index positions = batch.sequences * batch.length;
+    require(batch.length == plan_.options.sequence &&
+                static_cast<Index>(batch.tokens.size()) == positions &&
+                static_cast<Index>(batch.targets.size()) == positions,
+            "a batch of " + std::to_string(batch.sequences) + " sequences of " +
+                std::to_string(batch.length) + " tokens, with " + std::to_string(batch.tokens.size()) +
+                " tokens and " + std::to_string(batch.targets.size()) + " targets",
+            "give sequences of " + std::to_string(plan_.options.sequence) +
+                " tokens, one token and one target for each place");
+    const Index multiple = sequences > 0 ? sequences : evaluation_batch();
+    require(sequences > 0 ? batch.sequences == sequences
+                          : batch.sequences > 0 && batch.sequences % multiple == 0,
+            "a batch of " + std::to_string(batch.sequences) + " sequences",
+            (sequences > 0 ? "give " : "give a multiple of ") + std::to_string(multiple));
+    check_tokens(batch.tokens, 0);
+    check_tokens(batch.targets, ignored_target);
+  }
+
+  void check_tokens(const std::vector<std::int32_t>& tokens, std::int32_t least) const {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (tokens[i] >= least && tokens[i] < plan_.model.vocabulary) continue;
+      throw Error("token " + std::to_string(tokens[i]) + " at place " + std::to_string(i) +
+                      " of the batch is outside the vocabulary of " + std::to_string(plan_.model.vocabulary),
+                  "use a model with a larger vocabulary, or the tokenizer that it was made for");
+    }
+  }
+
+  World* world_;
+  TrainerPlan<Model> plan_;
+  std::vector<std::unique_ptr<RankTrainer<Model, Rank>>> ranks_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace trilith::inline v0

@@ -1,0 +1,71 @@
+// What a trainer is told besides its layout, and what it reports.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <trilith/core/error.hpp>
+#include <trilith/core/tensor.hpp>
+#include <trilith/optim/adamw.hpp>
+#include <trilith/optim/learning_rate.hpp>
+#include <trilith/parallel/parallelism.hpp>
+
+namespace trilith::inline v0 {
+
+struct TrainerOptions {
+  Index batch = 8;         // sequences of a step, over all data ranks
+  Index sequence = 128;    // tokens of a sequence
+  int microbatches = 1;    // of each data rank, per step
+  std::vector<int> layers_per_stage = {};  // empty: by cost
+  AdamW optimizer = {};    // its learning_rate is set from the schedule
+  CosineSchedule learning_rate = {};
+  double clip = 1.0;       // the largest norm of all gradients; 0 does not clip
+  std::uint64_t seed = 0;  // of the initial weights
+  int threads_per_rank = 0;  // 0: the cores of this machine, divided by the ranks
+  Index bucket = Index{1} << 22;  // elements of a gradient bucket
+  bool poison = false;     // fill new memory with NaN, for tests
+};
+
+struct StepReport {
+  std::int64_t step = 0;
+  double loss = 0;           // mean over the valid tokens of the global batch
+  double gradient_norm = 0;  // before clipping
+  double learning_rate = 0;
+  Index valid_tokens = 0;
+};
+
+// Bytes that one rank holds.
+struct MemoryReport {
+  std::size_t parameters = 0;
+  std::size_t gradients = 0;
+  std::size_t moments = 0;
+  std::size_t activations = 0;  // of all slots, with the gradients in flight and scratch
+  std::size_t peak = 0;         // of everything that was ever allocated at once
+};
+
+// Sequences of one microbatch. Throws where the batch does not divide.
+inline Index microbatch_size(const TrainerOptions& options, const ParallelShape& shape) {
+  require(options.batch > 0 && options.sequence > 0 && options.microbatches > 0,
+          "batch=" + std::to_string(options.batch) + ", sequence=" + std::to_string(options.sequence) +
+              ", microbatches=" + std::to_string(options.microbatches),
+          "each must be at least 1");
+  const Index parts = Index{shape.data} * options.microbatches;
+  require(options.batch % parts == 0,
+          "a batch of " + std::to_string(options.batch) + " sequences cannot be divided over DP=" +
+              std::to_string(shape.data) + " data ranks and " + std::to_string(options.microbatches) +
+              " microbatches",
+          "make the batch a multiple of " + std::to_string(parts));
+  return options.batch / parts;
+}
+
+inline int threads_per_rank(const TrainerOptions& options, const ParallelShape& shape) {
+  if (options.threads_per_rank > 0) return options.threads_per_rank;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, cores / shape.world());
+}
+
+}  // namespace trilith::inline v0
