@@ -40,8 +40,8 @@ class Host::Stream : public ops::Stream {
 
   int threads() const { return threads_; }
 
-  // Calls body(first, last) for parts of [0, count), each at least `grain` long but the last, one part a
-  // thread. The parts depend only on count, grain and threads().
+  // Calls body(first, last) for equal parts of [0, count), one a thread, and no more of them than there are
+  // `grain`s in count. The parts depend only on count, grain and threads().
   template <class Body>
   void parallel_for(Index count, Index grain, Body&& body) const {
     const Index parts = std::min<Index>(threads_, (count + grain - 1) / std::max<Index>(grain, 1));

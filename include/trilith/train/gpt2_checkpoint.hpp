@@ -26,12 +26,12 @@
 #include <nlohmann/json.hpp>
 
 #include <trilith/core/error.hpp>
+#include <trilith/core/named_shape.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/nn/gpt_shape.hpp>
 #include <trilith/nn/gpt_tensors.hpp>
 #include <trilith/train/mapped_file.hpp>
 #include <trilith/train/safetensors.hpp>
-#include <trilith/train/safetensors_writer.hpp>
 
 namespace trilith::inline v0 {
 
@@ -200,7 +200,7 @@ class Gpt2Checkpoint {
   // `heads` is nothing where the source does not say a whole number.
   void agree_on_heads(std::optional<int> heads, const std::string& source) {
     if (!heads) {
-      throw Error("n_head by " + source + " is not a whole number for " + name(),
+      throw Error(name() + " cannot be loaded: n_head in " + source + " is not a whole number",
                   "write the number of heads there, or nothing");
     }
     if (!heads_from_.empty() && *heads != shape_.heads) {

@@ -191,9 +191,10 @@ inline Corpus load_text(const std::vector<std::filesystem::path>& files, const s
   for (const std::filesystem::path& path : files) {
     const MappedFile file(path);
     const auto bytes = file.bytes();
+    if (bytes.empty()) continue;
     const auto [content, is_new] =
         contents.emplace(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    if (bytes.empty() || !is_new) continue;
+    if (!is_new) continue;
     const std::string_view text = *content;
     const std::size_t cut = held_out_begin(text);
     training.push_back(text.substr(0, cut));
@@ -203,7 +204,8 @@ inline Corpus load_text(const std::vector<std::filesystem::path>& files, const s
 
   Corpus corpus{.source = source, .vocabulary = 256, .training = {}, .validation = {}};
   const auto append = [](std::vector<Token>& tokens, std::string_view text) {
-    for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+    const auto* first = reinterpret_cast<const unsigned char*>(text.data());
+    tokens.insert(tokens.end(), first, first + text.size());
   };
   for (const std::string_view text : training) append(corpus.training, text);
   append(corpus.validation, without_training_text(training, validation));

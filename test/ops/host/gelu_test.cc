@@ -1,3 +1,4 @@
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -50,20 +51,22 @@ TEST(Gelu, IsWithinTwoTenMillionthsOfItsArgument) {
 }
 
 TEST(Gelu, OfZeroIsZeroAndNanStaysNan) {
-  Tensor x(Index{2});
+  Tensor x(Index{3});
   x[0] = 0;
   x[1] = std::numeric_limits<float>::quiet_NaN();
-  Tensor y(Index{2});
+  x[2] = std::bit_cast<float>(0xFFFFFFFFu);  // the NaN of poisoned memory
+  Tensor y(Index{3});
   ops::gelu(Host::Stream(), x.matrix(), y.matrix());
   EXPECT_EQ(y[0], 0.0f);
   EXPECT_TRUE(std::isnan(y[1]));
+  EXPECT_TRUE(std::isnan(y[2]));
 
-  Tensor d(Index{2});
-  d[0] = 1;
-  d[1] = 1;
+  Tensor d(Index{3});
+  for (Index i = 0; i < 3; ++i) d[i] = 1;
   ops::gelu_backward(Host::Stream(), x.matrix(), d.matrix());
   EXPECT_EQ(d[0], 0.5f);
   EXPECT_TRUE(std::isnan(d[1]));
+  EXPECT_TRUE(std::isnan(d[2]));
 }
 
 TEST(GeluBackward, IsTheDerivativeWithinFourTenMillionths) {

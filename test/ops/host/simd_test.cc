@@ -37,6 +37,12 @@ TEST(Exp, SaturatesAndKeepsNan) {
   EXPECT_TRUE(std::isnan(exp_of(nan)));
 }
 
+TEST(ExpBounded, HasTheBitsOfExp) {
+  for (float x = -86.6f; x <= 88.7f; x += 3e-4f) ASSERT_EQ(exp_bounded(broadcast(x))[0], exp_of(x)) << x;
+  EXPECT_EQ(exp_bounded(broadcast(-86.6f))[0], exp_of(-86.6f));
+  EXPECT_EQ(exp_bounded(broadcast(88.7f))[0], exp_of(88.7f));
+}
+
 TEST(Sqrt, IsWithinOneUnitInTheLastPlace) {
   for (float x = std::numeric_limits<float>::min(); x < 3e38f; x *= 1.0002f) {
     ASSERT_LE(ulps(sqrt_of(x), std::sqrt(double{x})), 1) << x;

@@ -2,9 +2,10 @@
 //
 //     gelu(x) = x · (1 + tanh u) / 2 = x · σ(2u),    2u = √(8/π) · (x + 0.044715 x³)
 //
-// by (1 + tanh u) / 2 = σ(2u), the logistic function. With q = e^(−|2u|), which lies in [0, 1], σ is
-// 1 / (1 + q) or q / (1 + q) and its slope q / (1 + q)²: nothing overflows, and no difference cancels.
-// For finite x the error is at most 2e-7 · |x| for gelu, at most 4e-7 for its derivative. NaN stays NaN.
+// by (1 + tanh u) / 2 = σ(2u) = 1 / (1 + q), q = e^(−2u), the logistic function, whose slope is
+// q / (1 + q)²: no difference cancels. x is bounded to [−9.9, 9.9] before, so nothing overflows; beyond, σ
+// is 1 or less than 2e-37. For finite x the error is at most 2e-7 · |x| for gelu, at most 4e-7 for its
+// derivative. NaN stays NaN.
 #pragma once
 
 #include <trilith/core/tensor.hpp>
@@ -20,19 +21,19 @@ inline constexpr float gelu_linear = 1.5957691216057308f;  // √(8/π)
 inline constexpr float gelu_cubic = 0.044715f;
 
 struct GeluGate {
-  simd::Floats x;      // bounded to [−12, 12], beyond which the gate is 0 or 1 to float32
+  simd::Floats x;      // bounded
   simd::Floats value;  // σ(2u)
   simd::Floats slope;  // σ'(2u)
 };
 
 inline GeluGate gelu_gate(simd::Floats x) {
   using simd::Floats;
-  // In this order of arguments min and max hand NaN on.
-  const Floats bounded = simd::min(simd::broadcast(12.0f), simd::max(simd::broadcast(-12.0f), x));
-  const Floats argument = bounded * gelu_linear * (gelu_cubic * bounded * bounded + 1.0f);
-  const Floats q = simd::exp(simd::min(-argument, argument));
-  const Floats t = 1.0f / (q + 1.0f);
-  return {bounded, simd::select(argument < 0.0f, q * t, t), q * t * t};
+  // In this order of arguments min and max hand NaN on; gelu and its derivative multiply by x or `bounded`.
+  const Floats bounded = simd::min(simd::broadcast(9.9f), simd::max(simd::broadcast(-9.9f), x));
+  const Floats argument = bounded * gelu_linear * (gelu_cubic * bounded * bounded + 1.0f);  // within ±85.1
+  const Floats q = simd::exp_bounded(-argument);
+  const Floats value = 1.0f / (q + 1.0f);
+  return {bounded, value, q * value * value};
 }
 
 inline simd::Floats gelu(simd::Floats x) {

@@ -75,19 +75,18 @@ inline void transpose(Floats (&rows)[lanes]) {
   }
 }
 
-// e^x. x = n·ln 2 + r with |r| ≤ ln 2 / 2; e^r by its Taylor polynomial of degree 7 (truncation below
-// 6e-9), 2^n put into the exponent. Relative error at most 2 units in the last place; 0 below −86.6 (and
-// for −∞), +∞ above 88.7, NaN stays NaN.
-inline Floats exp(Floats x) {
+// e^x for −86.6 ≤ x ≤ 88.7; anything else, NaN too, gives nonsense. x = n·ln 2 + r with |r| ≤ ln 2 / 2; e^r by
+// its Taylor polynomial of degree 7 (truncation below 6e-9). In this range 2^n · e^r is a normal number, so n is
+// added to the exponent that e^r has. Relative error at most 2 units in the last place.
+inline Floats exp_bounded(Floats x) {
   constexpr float log2_e = 1.44269504088896341f;
   constexpr float ln2_high = 0.693145751953125f;  // 15 bits: n · ln2_high is exact
   constexpr float ln2_low = 1.428606765330187e-6f;
   constexpr float round = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer in the low bits
 
-  const Floats bounded = min(max(x, broadcast(-86.6f)), broadcast(88.7f));
-  const Floats shifted = bounded * log2_e + round;
+  const Floats shifted = x * log2_e + round;
   const Floats n = shifted - round;
-  const Floats r = (bounded - n * ln2_high) - n * ln2_low;
+  const Floats r = (x - n * ln2_high) - n * ln2_low;
 
   Floats p = broadcast(1.0f / 5040);
   p = p * r + 1.0f / 720;
@@ -97,14 +96,16 @@ inline Floats exp(Floats x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
+  return (Floats)((Ints)p + ((Ints)shifted << 23));
+}
 
-  // n is at most 128, one more than a float's exponent holds, so 2^n is applied as 2 · 2^(n−1).
-  const Ints exponent = ((Ints)shifted - (Ints)broadcast(round)) + 126;
-  const Floats power = (Floats)(exponent << 23);
-  Floats result = p * power * 2.0f;
+// e^x for every x: 0 below −86.6 (and for −∞), +∞ above 88.7, NaN stays NaN.
+inline Floats exp(Floats x) {
+  Floats result = exp_bounded(min(max(x, broadcast(-86.6f)), broadcast(88.7f)));
   result = x < -86.6f ? Floats{} : result;
   result = x > 88.7f ? broadcast(std::numeric_limits<float>::infinity()) : result;
-  return x == x ? result : x;
+  const Ints is_number = x <= x;
+  return is_number ? result : x;
 }
 
 // √x for x ≥ 0. A sqrt called lane by lane becomes a vector instruction only under -fno-math-errno, which

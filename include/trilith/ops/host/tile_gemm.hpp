@@ -5,13 +5,15 @@
 // takes one element of `a` at a time, and vectors of a row of `b`. So `a` may lie in either order, while the
 // rows of `b` and `c` are contiguous; whoever needs the other order of `b` packs it with pack_transposed.
 //
-// Each element of c is one chain of fused multiply-adds in ascending order of the inner index, whatever the
-// tile: a product has the same bits in every kernel that forms it.
+// Each element of c is one chain of multiply-adds in ascending order of the inner index, whatever the tile: a
+// product has the same bits in every kernel that forms it.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <trilith/core/tensor.hpp>
@@ -30,7 +32,9 @@ inline constexpr Index vectors = 1;
 #endif
 inline constexpr Index panel = vectors * simd::lanes;
 
-constexpr Index round_up(Index x, Index multiple) { return (x + multiple - 1) / multiple * multiple; }
+constexpr Index round_up(Index x, Index multiple) {
+  return (x + multiple - 1) / multiple * multiple;
+}
 
 // Which index of a (row, inner) is contiguous.
 enum class Contiguous { row, inner };
@@ -42,54 +46,60 @@ struct Left {
   Index stride;
 
   Left from(Index row, Index inner) const {
-    return {Order == Contiguous::row ? data + inner * stride + row : data + row * stride + inner,
-            stride};
+    return {Order == Contiguous::row ? data + inner * stride + row : data + row * stride + inner, stride};
   }
 };
 
-// Not inlined: in a large function its addresses would compete for registers, at the cost of up to a quarter of
-// its rate.
-template <Accumulate Sum, Index Vectors, Contiguous Order>
-[[gnu::noinline]] inline void multiply_block(Index inner, Left<Order> a, const float* b, Index b_stride, float* c,
-                           Index c_stride) {
-  simd::Floats sums[row_block][Vectors];
-  for (Index i = 0; i < row_block; ++i) {
-    for (Index v = 0; v < Vectors; ++v) {
-      sums[i][v] = Sum == Accumulate::yes ? simd::load(c + i * c_stride + v * simd::lanes)
-                                          : simd::Floats{};
-    }
+// body(i) for i = 0, 1, …, Count − 1 as constants. Arrays indexed by them stay in registers; after a loop
+// that the compiler unrolls itself, g++ writes them to the stack and back.
+template <Index Count, class Body>
+inline void unroll(Body body) {
+  [&]<Index... I>(std::integer_sequence<Index, I...>) {
+    (body(std::integral_constant<Index, I>{}), ...);
   }
+  (std::make_integer_sequence<Index, Count>{});
+}
+
+// Not inlined: in a large function its addresses would compete for registers, at the cost of up to a quarter
+// of its rate.
+template <Accumulate Sum, Index Vectors, Contiguous Order>
+[[gnu::noinline]] inline void multiply_block(Index inner, Left<Order> a, const float* b, Index b_stride,
+                                             float* c, Index c_stride) {
+  simd::Floats sums[row_block][Vectors];
+  unroll<row_block>([&](auto i) {
+    unroll<Vectors>([&](auto v) {
+      sums[i][v] = Sum == Accumulate::yes ? simd::load(c + i * c_stride + v * simd::lanes) : simd::Floats{};
+    });
+  });
   for (Index k = 0; k < inner; ++k) {
     simd::Floats row[Vectors];
-    for (Index v = 0; v < Vectors; ++v) row[v] = simd::load(b + k * b_stride + v * simd::lanes);
-    for (Index i = 0; i < row_block; ++i) {
+    unroll<Vectors>([&](auto v) { row[v] = simd::load(b + k * b_stride + v * simd::lanes); });
+    unroll<row_block>([&](auto i) {
       const simd::Floats x = simd::broadcast(*a.from(i, k).data);
-      for (Index v = 0; v < Vectors; ++v) sums[i][v] += x * row[v];
-    }
+      unroll<Vectors>([&](auto v) { sums[i][v] += x * row[v]; });
+    });
   }
-  for (Index i = 0; i < row_block; ++i) {
-    for (Index v = 0; v < Vectors; ++v) {
-      simd::store(c + i * c_stride + v * simd::lanes, sums[i][v]);
-    }
-  }
+  unroll<row_block>([&](auto i) {
+    unroll<Vectors>([&](auto v) { simd::store(c + i * c_stride + v * simd::lanes, sums[i][v]); });
+  });
 }
 
 // a: (rows, inner), b: (inner, columns), c: (rows, columns). `columns` is a multiple of simd::lanes. `a` and
 // c have room for `rows` rounded up to row_block: what is in the rows beyond is read and overwritten.
 template <Accumulate Sum, Contiguous Order>
-inline void multiply(Index rows, Index columns, Index inner, Left<Order> a, const float* b,
-                     Index b_stride, float* c, Index c_stride) {
+inline void multiply(Index rows, Index columns, Index inner, Left<Order> a, const float* b, Index b_stride,
+                     float* c, Index c_stride) {
   Index column = 0;
   for (; column + panel <= columns; column += panel) {
     for (Index row = 0; row < rows; row += row_block) {
-      multiply_block<Sum, vectors>(inner, a.from(row, 0), b + column, b_stride,
-                                   c + row * c_stride + column, c_stride);
+      multiply_block<Sum, vectors>(inner, a.from(row, 0), b + column, b_stride, c + row * c_stride + column,
+                                   c_stride);
     }
   }
   if (column < columns) {
     for (Index row = 0; row < rows; row += row_block) {
-      multiply_block<Sum, 1>(inner, a.from(row, 0), b + column, b_stride,
-                             c + row * c_stride + column, c_stride);
+      multiply_block<Sum, 1>(inner, a.from(row, 0), b + column, b_stride, c + row * c_stride + column,
+                             c_stride);
     }
   }
 }
@@ -102,8 +112,7 @@ inline void pack_rows(Matrix<const float> from, float factor, float* to, Index s
     for (Index column = 0; column < stride; column += simd::lanes) {
       const Index count = std::clamp<Index>(columns - column, 0, simd::lanes);
       const float* source = &from(row, column);
-      const simd::Floats x =
-          count == simd::lanes ? simd::load(source) : simd::load_first(source, count);
+      const simd::Floats x = count == simd::lanes ? simd::load(source) : simd::load_first(source, count);
       simd::store(to + row * stride + column, x * factor);
     }
   }
@@ -124,8 +133,8 @@ inline void unpack_rows(const float* from, Index stride, Matrix<float> to) {
   }
 }
 
-// factor · fromᵀ in panels: to[p][c][r] = factor · from(p · panel + r, c), (rows / panel, columns, panel). The
-// last panel is filled up with 0.
+// factor · fromᵀ in panels: to[p][c][r] = factor · from(p · panel + r, c), (rows / panel, columns, panel).
+// The last panel is filled up with 0.
 inline void pack_transposed(Matrix<const float> from, float factor, float* to) {
   const Index rows = from.extent(0);
   const Index columns = from.extent(1);
@@ -149,9 +158,9 @@ inline void pack_transposed(Matrix<const float> from, float factor, float* to) {
   }
 }
 
-// Pieces of the calling thread's scratch memory, of the given numbers of floats, each aligned to a cache line.
-// They hold whatever was left there, and are the caller's until the thread calls scratch again; the memory is
-// kept for that call.
+// Pieces of the calling thread's scratch memory, of the given numbers of floats, each aligned to a cache
+// line. They hold whatever was left there, and are the caller's until the thread calls scratch again; the
+// memory is kept for that call.
 template <std::size_t Count>
 inline std::array<float*, Count> scratch(const Index (&floats)[Count]) {
   struct alignas(64) Line {

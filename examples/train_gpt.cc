@@ -1,0 +1,225 @@
+// Trains a GPT-2 on text, with tensor, pipeline and data parallelism among threads of this process.
+//
+//     ./bazelw run //examples:train_gpt -- --steps 1000 --save model.safetensors
+//
+// The layout is a type. To choose another one without editing this file:
+//
+//     ./bazelw run //examples:train_gpt --//examples:layout=4x1x2 --//examples:schedule=GPipe
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <trilith/train/gpt2_checkpoint.hpp>
+#include <trilith/train/load_corpus.hpp>
+#include <trilith/train/sampling.hpp>
+#include <trilith/trilith.hpp>
+
+#include "train_gpt_options.hpp"
+
+using namespace trilith;
+
+using Layout = Config<Parallelism<TRAIN_GPT_TP, TRAIN_GPT_PP, TRAIN_GPT_DP, TRAIN_GPT_CP>,
+                      Schedule<TRAIN_GPT_SCHEDULE>>;
+using GptTrainer = Trainer<Gpt, Layout>;
+
+namespace {
+
+// With --init the model is the checkpoint's; otherwise it is the options'.
+GptShape shape_of(const TrainGptOptions& options, const std::optional<Gpt2Checkpoint>& checkpoint) {
+  if (checkpoint) return checkpoint->shape();
+  GptShape shape = options.model;
+  shape.heads = options.heads.value_or(shape.heads);
+  shape.positions = static_cast<int>(options.trainer.sequence);
+  return shape;
+}
+
+void print_plan(const GptTrainer& trainer, const GptShape& shape, const Corpus& corpus) {
+  constexpr ParallelShape parallel = GptTrainer::parallel;
+  std::printf("model   %d layers, hidden %d, %d heads, vocabulary %d: %.2f million parameters\n", shape.layers,
+              shape.hidden, shape.heads, shape.vocabulary, static_cast<double>(shape.parameters()) * 1e-6);
+  std::printf("layout  TP=%d PP=%d DP=%d: %d ranks, %s, layers per stage", parallel.tensor, parallel.pipeline,
+              parallel.data, parallel.world(), GptTrainer::SchedulePolicy::name);
+  for (const StageRange& stage : trainer.plan().stages) std::printf(" %d", stage.layers);
+  const MemoryReport memory = trainer.rank(0).memory();
+  std::printf("\nmemory  rank 0: %.1f MB weights and gradients, %.1f MB moments, %.1f MB activations\n",
+              static_cast<double>(memory.parameters + memory.gradients) * 1e-6,
+              static_cast<double>(memory.moments) * 1e-6, static_cast<double>(memory.activations) * 1e-6);
+  std::printf("data    %s: %zu tokens to train on, %zu held out\n\n", corpus.source.c_str(),
+              corpus.training.size(), corpus.validation.size());
+}
+
+std::string clock_time(double seconds) {
+  const int whole = static_cast<int>(std::lround(seconds));
+  char text[32];
+  std::snprintf(text, sizeof text, "%d:%02d", whole / 60, whole % 60);
+  return text;
+}
+
+void train(GptTrainer& trainer, const TrainGptOptions& options, const Corpus& corpus) {
+  std::ofstream metrics;
+  if (!options.metrics.empty()) {
+    metrics.open(options.metrics);
+    require(metrics.is_open(), options.metrics + " cannot be written", "give a file in a folder that exists");
+  }
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  Clock::time_point before = start;
+  const TrainerOptions& settings = options.trainer;
+  const std::int64_t steps = settings.learning_rate.steps;
+  std::printf("%6s %9s %10s %9s %10s %6s\n", "step", "loss", "rate", "norm", "tokens/s", "left");
+  for (std::int64_t step = 1; step <= steps; ++step) {
+    const Batch batch = training_batch(corpus, settings.batch, settings.sequence, settings.seed,
+                                       static_cast<std::uint64_t>(step));
+    const StepReport report = trainer.step(batch);
+    const Clock::time_point now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - before).count();
+    const double elapsed = std::chrono::duration<double>(now - start).count();
+    const double rate = static_cast<double>(settings.batch * settings.sequence) / seconds;
+    const double left = elapsed / static_cast<double>(step) * static_cast<double>(steps - step);
+    before = now;
+    std::printf("%6ld %9.4f %10.2e %9.3f %10.0f %6s\n", static_cast<long>(step), report.loss,
+                report.learning_rate, report.gradient_norm, rate, clock_time(left).c_str());
+    if (metrics.is_open()) {
+      metrics << nlohmann::json{{"step", step},
+                                {"loss", report.loss},
+                                {"learning_rate", report.learning_rate},
+                                {"gradient_norm", report.gradient_norm},
+                                {"tokens_per_second", rate}}
+              << '\n'
+              << std::flush;
+      require(metrics.good(), options.metrics + " cannot be written to", "make room on the disk");
+    }
+  }
+}
+
+void validate(GptTrainer& trainer, const TrainGptOptions& options, const Corpus& corpus) {
+  const Index sequences = trainer.evaluation_batch();
+  std::vector<Batch> batches;
+  for (Index i = 0; i < validation_batches(corpus, sequences, options.trainer.sequence); ++i) {
+    batches.push_back(validation_batch(corpus, sequences, options.trainer.sequence, i));
+  }
+  std::printf("\nvalidation loss %.4f nats per token; unigram entropy of the same text %.4f\n",
+              trainer.evaluate(batches), unigram_entropy(corpus.validation));
+}
+
+// One token of the softmax of logits / temperature.
+int draw(const std::vector<float>& logits, double temperature, float uniform) {
+  const auto likeliest = std::max_element(logits.begin(), logits.end());
+  if (temperature <= 0) return static_cast<int>(likeliest - logits.begin());
+  std::vector<double> weights;
+  double sum = 0;
+  for (const float logit : logits) {
+    weights.push_back(std::exp((logit - *likeliest) / temperature));
+    sum += weights.back();
+  }
+  double rest = uniform * sum;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if ((rest -= weights[i]) < 0) return static_cast<int>(i);
+  }
+  return static_cast<int>(likeliest - logits.begin());
+}
+
+// Continues the prompt, or the first line of the held-out text. Bytes are shown as text, other tokens as
+// numbers.
+void show_sample(GptTrainer& trainer, const TrainGptOptions& options, const Corpus& corpus) {
+  constexpr std::size_t prompt_length = 32;
+  constexpr std::uint64_t sample_stream = 0x73616D706C65;  // "sample" in ASCII
+  std::vector<std::int32_t> tokens;
+  for (const unsigned char byte : options.prompt) tokens.push_back(byte);
+  if (tokens.empty()) {
+    const std::size_t count = std::min(prompt_length, corpus.validation.size());
+    tokens.assign(corpus.validation.begin(), corpus.validation.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  const std::size_t given = tokens.size();
+  const Philox random(options.trainer.seed, sample_stream);
+  for (int i = 0; i < options.sample; ++i) {
+    const auto seen = std::min(tokens.size(), static_cast<std::size_t>(options.trainer.sequence));
+    const std::vector<std::int32_t> context(tokens.end() - static_cast<std::ptrdiff_t>(seen), tokens.end());
+    const std::vector<float> logits = trainer.next_token_logits(context);
+    tokens.push_back(draw(logits, options.temperature, random.uniform(static_cast<std::uint64_t>(i))));
+  }
+  std::printf("\nsample, from the prompt in brackets:\n[");
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (i == given) std::printf("]");
+    if (corpus.vocabulary <= 256) {
+      std::putchar(tokens[i]);
+    } else {
+      std::printf(i == 0 || i == given ? "%d" : " %d", tokens[i]);
+    }
+  }
+  std::printf("\n");
+}
+
+void print_ledger(const Ledger& ledger) {
+  std::printf("\nrank 0 has communicated:\n%-10s %-14s %14s %10s %16s\n", "group", "collective", "bytes a call",
+              "calls", "bytes sent");
+  for (const auto& [key, entry] : ledger.entries()) {
+    std::printf("%-10s %-14s %14ld %10ld %16.0f\n", key.group.c_str(), name_of(key.kind),
+                static_cast<long>(key.bytes_per_call), static_cast<long>(entry.calls), entry.bytes_on_wire);
+  }
+}
+
+void run(const TrainGptOptions& options) {
+  if (!options.save.empty()) {
+    const std::filesystem::path folder = std::filesystem::path(options.save).parent_path();
+    require(folder.empty() || std::filesystem::is_directory(folder),
+            "--save " + options.save + ": there is no folder " + folder.string(), "make it first");
+  }
+  std::optional<Gpt2Checkpoint> checkpoint;
+  if (!options.init.empty()) {
+    require(!options.describes_model(), "--init takes the model from the checkpoint",
+            "leave out --layers, --hidden and --vocabulary");
+    checkpoint.emplace(options.init, options.heads);
+  }
+  const GptShape shape = shape_of(options, checkpoint);
+  check(shape, GptTrainer::parallel);
+
+  const Corpus corpus = load_corpus(options.data);
+  check_tokens(corpus, shape.vocabulary);
+  check_length(corpus, options.trainer.sequence);
+
+  ThreadWorld world(GptTrainer::parallel.world());
+  GptTrainer trainer(shape, world, options.trainer);
+  if (checkpoint) trainer.load(*checkpoint);
+
+  print_plan(trainer, shape, corpus);
+  train(trainer, options, corpus);
+  validate(trainer, options, corpus);
+  if (!options.save.empty()) {
+    trainer.save(options.save);
+    std::printf("saved   %s\n", options.save.c_str());
+  }
+  if (options.sample > 0) show_sample(trainer, options, corpus);
+  if (options.ledger) print_ledger(world.rank(0).ledger());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Under `bazel run`, relative paths count from where the user stands.
+  if (const char* folder = std::getenv("BUILD_WORKING_DIRECTORY")) std::filesystem::current_path(folder);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+
+  TrainGptOptions options;
+  CLI::App app("Trains a GPT-2 on text under the layout it was compiled for.");
+  options.add_to(app);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "train_gpt: %s\n", error.what());
+    return EXIT_FAILURE;
+  }
+}

@@ -1,0 +1,73 @@
+// What train_gpt can be told on its command line.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include <trilith/nn/gpt_shape.hpp>
+#include <trilith/train/load_corpus.hpp>
+#include <trilith/train/trainer_options.hpp>
+
+struct TrainGptOptions {
+  std::string data = trilith::debian_license_texts;
+  trilith::GptShape model{.layers = 4, .hidden = 128, .heads = 4, .positions = 128, .vocabulary = 256};
+  std::optional<int> heads;  // as given; a checkpoint may say otherwise
+  trilith::TrainerOptions trainer{.batch = 32,
+                                  .sequence = 128,
+                                  .microbatches = 4,
+                                  .optimizer = {.beta2 = 0.99f},
+                                  .learning_rate = {.peak = 3e-3, .least = 3e-4, .warm_up = 40, .steps = 600},
+                                  .seed = 1};
+  std::string init;
+  std::string save;
+  std::string metrics;
+  std::string prompt;
+  int sample = 240;
+  double temperature = 0.8;
+  bool ledger = false;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--data", data, "text file, folder of texts, or token shards (.bin)")->capture_default_str();
+
+    model_options_ = app.add_option_group("model", "a GPT-2; with --init, the checkpoint says all of it");
+    add(*model_options_, "--layers", model.layers, "transformer blocks");
+    add(*model_options_, "--hidden", model.hidden, "hidden units");
+    add(*model_options_, "--vocabulary", model.vocabulary, "tokens; 256 for text as bytes");
+    app.add_option("--heads", heads, "attention heads [4, or what the checkpoint says]");
+
+    add(app, "--sequence", trainer.sequence, "tokens of a sequence");
+    add(app, "--batch", trainer.batch, "sequences of a step, over all data ranks");
+    add(app, "--microbatches", trainer.microbatches, "of each data rank, in a step");
+    add(app, "--steps", trainer.learning_rate.steps, "steps of training");
+    add(app, "--learning-rate", trainer.learning_rate.peak, "at its peak");
+    add(app, "--least-learning-rate", trainer.learning_rate.least, "at the end of the cosine");
+    add(app, "--warm-up", trainer.learning_rate.warm_up, "steps until the peak");
+    add(app, "--weight-decay", trainer.optimizer.weight_decay, "of matrices and embeddings");
+    add(app, "--clip", trainer.clip, "largest norm of the gradients; 0 does not clip");
+    add(app, "--seed", trainer.seed, "of initial weights, batches and the sample");
+    app.add_option("--threads", trainer.threads_per_rank, "threads of each rank [cores / ranks]");
+    app.add_option("--layers-per-stage", trainer.layers_per_stage, "for example 7,5 [split by cost]")
+        ->delimiter(',');
+
+    app.add_option("--init", init, "start from the weights of this safetensors file");
+    app.add_option("--save", save, "write the trained weights to this safetensors file");
+    app.add_option("--metrics", metrics, "write a line of JSON for each step to this file");
+    app.add_option("--prompt", prompt, "text that the sample continues [held-out text]");
+    add(app, "--sample", sample, "tokens of the sample; 0 for none");
+    add(app, "--temperature", temperature, "of the sample; 0 takes the likeliest token");
+    app.add_flag("--ledger", ledger, "show what rank 0 has communicated");
+  }
+
+  bool describes_model() const { return model_options_->count_all() > 0; }
+
+ private:
+  template <class T>
+  static void add(CLI::App& app, const char* name, T& value, const char* text) {
+    app.add_option(name, value, text)->capture_default_str()->check(CLI::NonNegativeNumber);
+  }
+
+  CLI::App* model_options_ = nullptr;
+};

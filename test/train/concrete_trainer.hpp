@@ -1,0 +1,79 @@
+// AnyTrainer for the layouts of one TP.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <trilith/comm/thread_world.hpp>
+#include <trilith/core/config.hpp>
+#include <trilith/nn/gpt.hpp>
+#include <trilith/schedule/gpipe.hpp>
+#include <trilith/schedule/one_f_one_b.hpp>
+#include <trilith/schedule/policy.hpp>
+#include <trilith/train/trainer.hpp>
+
+#include "test/train/any_trainer.hpp"
+
+namespace trilith::test {
+
+template <class Config>
+class ConcreteTrainer final : public AnyTrainer {
+ public:
+  ConcreteTrainer(const GptShape& shape, const TrainerOptions& options, int ranks)
+      : world_(ranks), trainer_(shape, world_, options) {}
+
+  StepReport step(const Batch& batch) override { return trainer_.step(batch); }
+  StepReport gradients(const Batch& batch) override { return trainer_.gradients(batch); }
+  double evaluate(const std::vector<Batch>& batches) override { return trainer_.evaluate(batches); }
+  Index evaluation_batch() const override { return trainer_.evaluation_batch(); }
+  std::vector<float> next_token_logits(const std::vector<std::int32_t>& tokens) override {
+    return trainer_.next_token_logits(tokens);
+  }
+  void load_any(const AnySource& source) override { trainer_.load(source); }
+  void save(const std::filesystem::path& path) override { trainer_.save(path); }
+  std::int64_t steps_done() const override { return trainer_.steps_done(); }
+
+  const GptShape& shape() const override { return trainer_.plan().model; }
+  const std::vector<StageRange>& stages() const override { return trainer_.plan().stages; }
+  int ranks() const override { return world_.size(); }
+  const Parameters<Host>& parameters(int rank) const override { return trainer_.rank(rank).parameters(); }
+  Ledger& ledger(int rank) override { return world_.rank(rank).ledger(); }
+
+ private:
+  ThreadWorld world_;
+  Trainer<Gpt, Config> trainer_;
+};
+
+template <int TP, int PP, int DP>
+std::unique_ptr<AnyTrainer> make_concrete(Policy schedule, const GptShape& shape,
+                                          const TrainerOptions& options, int ranks) {
+  using Ranks = Parallelism<TP, PP, DP>;
+  if (schedule == Policy::gpipe) {
+    return std::make_unique<ConcreteTrainer<Config<Ranks, Schedule<GPipe>>>>(shape, options, ranks);
+  }
+  return std::make_unique<ConcreteTrainer<Config<Ranks, Schedule<OneFOneB>>>>(shape, options, ranks);
+}
+
+template <int TP>
+std::unique_ptr<AnyTrainer> make_trainer_of(const Layout& layout, const GptShape& shape,
+                                            const TrainerOptions& options, int ranks) {
+  std::unique_ptr<AnyTrainer> trainer;
+  const auto try_layout = [&]<int PP, int DP>() {
+    if (layout.pipeline != PP || layout.data != DP) return;
+    trainer = make_concrete<TP, PP, DP>(layout.schedule, shape, options, ranks);
+  };
+  const auto try_pipeline = [&]<int PP>() {
+    try_layout.template operator()<PP, 1>();
+    try_layout.template operator()<PP, 2>();
+    try_layout.template operator()<PP, 4>();
+  };
+  try_pipeline.template operator()<1>();
+  try_pipeline.template operator()<2>();
+  try_pipeline.template operator()<4>();
+  require(trainer != nullptr, "tests have no trainer of this PP and DP", "compile one");
+  return trainer;
+}
+
+}  // namespace trilith::test
