@@ -131,16 +131,16 @@ int draw(const std::vector<float>& logits, double temperature, float uniform) {
   return static_cast<int>(likeliest - logits.begin());
 }
 
-// Continues the prompt, or the first line of the held-out text. Bytes are shown as text, other tokens as
-// numbers.
+// Continues the prompt, or some of the held-out text. Bytes are shown as text, other tokens as numbers.
 void show_sample(GptTrainer& trainer, const TrainGptOptions& options, const Corpus& corpus) {
-  constexpr std::size_t prompt_length = 32;
+  constexpr std::size_t prompt_length = 64;
   constexpr std::uint64_t sample_stream = 0x73616D706C65;  // "sample" in ASCII
   std::vector<std::int32_t> tokens;
   for (const unsigned char byte : options.prompt) tokens.push_back(byte);
   if (tokens.empty()) {
-    const std::size_t count = std::min(prompt_length, corpus.validation.size());
-    tokens.assign(corpus.validation.begin(), corpus.validation.begin() + static_cast<std::ptrdiff_t>(count));
+    const auto middle = corpus.validation.begin() + static_cast<std::ptrdiff_t>(corpus.validation.size() / 2);
+    const std::size_t count = std::min(prompt_length, corpus.validation.size() / 2);
+    tokens.assign(middle, middle + static_cast<std::ptrdiff_t>(count));
   }
   const std::size_t given = tokens.size();
   const Philox random(options.trainer.seed, sample_stream);

@@ -66,7 +66,9 @@ struct TrainGptOptions {
  private:
   template <class T>
   static void add(CLI::App& app, const char* name, T& value, const char* text) {
-    app.add_option(name, value, text)->capture_default_str()->check(CLI::NonNegativeNumber);
+    app.add_option(name, value, text)->capture_default_str()->check([](const std::string& given) {
+      return given.starts_with('-') ? "must not be negative, but is " + given : "";
+    });
   }
 
   CLI::App* model_options_ = nullptr;

@@ -99,8 +99,8 @@ TEST(Philox, NeighboursAndStreamsAreNotCorrelated) {
   }
 }
 
-TEST(Philox, NormalIsFiniteWhereItsUniformNumberIsLeast) {
-  // The largest radius, √(2 · 32 · log 2), is that of word 0.
+TEST(Philox, NormalNumbersStayWithinTheRadiusOfTheLeastWord) {
+  // Word 0 stands for 2⁻³², whose radius is √(2 · 32 · log 2).
   const double most = std::sqrt(64 * std::log(2.0));
   for (const double x : normals(Philox(3, 3), 100000)) ASSERT_LE(std::abs(x), most * (1 + 1e-6));
 }

@@ -17,7 +17,7 @@ namespace {
 constexpr int steps = 3;
 
 // What a run computes, of each step.
-struct Run {
+struct Outcome {
   std::vector<StepReport> reports;
   std::vector<WholeTensors> gradients;
   std::vector<WholeTensors> weights;
@@ -28,29 +28,29 @@ struct Run {
 // Of random weights, not the initial ones: in those biases are zero and gains are one. `change` edits the
 // options.
 template <class Change>
-Run run(const Layout& layout, const GptShape& shape, Index sequences, int microbatches, Change&& change) {
+Outcome run(const Layout& layout, const GptShape& shape, Index sequences, int microbatches, Change&& change) {
   const Index length = shape.positions - 2;
   TrainerOptions options = options_for(reference::random_batch(shape, sequences, length, 0), microbatches);
   options.bucket = 1000;  // several of a stage, none of a whole number of layers
   change(options);
   const auto trainer = make_trainer(layout, shape, options);
   trainer->load(reference::random_weights(shape, 11));
-  Run run;
+  Outcome outcome;
   for (int step = 0; step < steps; ++step) {
-    run.reports.push_back(trainer->step(reference::random_batch(shape, sequences, length, 20 + step)));
-    run.gradients.push_back(trainer->gradient_tensors());
-    run.weights.push_back(trainer->weights());
+    outcome.reports.push_back(trainer->step(reference::random_batch(shape, sequences, length, 20 + step)));
+    outcome.gradients.push_back(trainer->gradient_tensors());
+    outcome.weights.push_back(trainer->weights());
   }
-  run.evaluation = trainer->evaluate({reference::random_batch(shape, sequences, length, 30)});
-  run.logits = trainer->next_token_logits({1, 5, 3, 0});
-  return run;
+  outcome.evaluation = trainer->evaluate({reference::random_batch(shape, sequences, length, 30)});
+  outcome.logits = trainer->next_token_logits({1, 5, 3, 0});
+  return outcome;
 }
 
-Run run(const Layout& layout, const GptShape& shape, Index sequences, int microbatches) {
+Outcome run(const Layout& layout, const GptShape& shape, Index sequences, int microbatches) {
   return run(layout, shape, sequences, microbatches, [](TrainerOptions&) {});
 }
 
-void expect_same(const Run& actual, const Run& expected) {
+void expect_same(const Outcome& actual, const Outcome& expected) {
   for (int step = 0; step < steps; ++step) {
     SCOPED_TRACE("step " + std::to_string(step + 1));
     EXPECT_EQ(actual.reports[step].loss, expected.reports[step].loss);
@@ -77,7 +77,7 @@ TEST_P(Schedules, DoNotCompute) {
   const auto [tensor, data] = GetParam();
   for (const int m : {1, 2, 3, 4, 8}) {
     const Index sequences = Index{m} * data;
-    const Run expected = run({tensor, 1, data}, odd, sequences, m);
+    const Outcome expected = run({tensor, 1, data}, odd, sequences, m);
     for (const int pipeline : {1, 2, 4}) {
       for (const Policy schedule : {Policy::one_f_one_b, Policy::gpipe}) {
         const Layout layout{tensor, pipeline, data, schedule};
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Splits, Schedules,
                          });
 
 TEST(LayersPerStage, GivenByHandChangesNoBit) {
-  const Run expected = run({2, 1, 1}, odd, 6, 3);
+  const Outcome expected = run({2, 1, 1}, odd, 6, 3);
   for (const std::vector<int>& split : std::vector<std::vector<int>>{
            {1, 4}, {4, 1}, {2, 3}, {1, 1, 2, 1}, {2, 1, 1, 1}, {1, 1, 1, 2}}) {
     const Layout layout{2, static_cast<int>(split.size()), 1};
@@ -107,7 +107,7 @@ TEST(LayersPerStage, GivenByHandChangesNoBit) {
 }
 
 TEST(Buckets, OfAnySizeChangeNoBit) {
-  const Run expected = run({1, 2, 2}, odd, 4, 2);
+  const Outcome expected = run({1, 2, 2}, odd, 4, 2);
   for (const Index bucket : {7, 100, 1 << 22}) {
     SCOPED_TRACE(bucket);
     expect_same(run({1, 2, 2}, odd, 4, 2, [&](TrainerOptions& o) { o.bucket = bucket; }), expected);

@@ -40,7 +40,7 @@ void expect_close(const Gradients& actual, const Gradients& expected) {
   EXPECT_NEAR(actual.report.loss, expected.report.loss, tolerance * expected.report.loss);
   EXPECT_NEAR(actual.report.gradient_norm, expected.report.gradient_norm,
               tolerance * expected.report.gradient_norm);
-  expect_close(actual.tensors, expected.tensors, tolerance);
+  test::expect_close(actual.tensors, expected.tensors, tolerance);
 }
 
 // What is split is odd, or divides into odd parts: a vocabulary of 37, padded to 38 and 40; heads of 5.
@@ -60,13 +60,13 @@ TEST_P(Splits, OnlyRound) {
   }
 }
 
-// Data ranks differ in how many of their tokens count: 1 and 7 of two, 0, 1, 0 and 7 of four. The mean is
-// over the 8, divided once.
+// Data ranks differ in how many of their tokens count: of two, 1 and 7; of four, none, 1, none and 7. The mean
+// is over the 8, divided once.
 TEST_P(Splits, DivideOnceByAllValidTokens) {
   const GptShape shape{.layers = 4, .hidden = 8, .heads = 4, .positions = 8, .vocabulary = 13};
   const reference::Weights weights = reference::random_weights(shape, 3);
   Batch batch = reference::random_batch(shape, 8, 4, 4);
-  const std::vector<Index> valid = {11, 20, 21, 23, 24, 28, 30, 31};  // four sequences are 16 tokens
+  const std::vector<Index> valid = {11, 24, 25, 26, 28, 29, 30, 31};  // of 32 tokens
   for (Index i = 0; i < 32; ++i) {
     const bool counts = std::find(valid.begin(), valid.end(), i) != valid.end();
     batch.targets[i] = counts ? static_cast<std::int32_t>(i % 13) : ignored_target;

@@ -33,7 +33,7 @@ struct CategoryOf<T> {
 template <class Category, class... Policies>
 inline constexpr int times_given = (0 + ... + std::is_same_v<Category, typename CategoryOf<Policies>::type>);
 
-// The policy of a category: the last given one, or the default.
+// The policy of a category: the one given, or the default.
 template <class Category, class... Policies>
 struct Find {
   using type = typename Category::default_policy;

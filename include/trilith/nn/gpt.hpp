@@ -22,7 +22,6 @@
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/host.hpp>
 #include <trilith/parallel/stage_range.hpp>
-#include <trilith/plan/stage_split.hpp>
 
 namespace trilith::inline v0 {
 

@@ -1,6 +1,6 @@
 // The weights of a GPT-2 as files know them.
 //
-// Trilith calls its parameters as that library does, without the prefix `transformer.`. With hidden size h:
+// Trilith calls its parameters as Hugging Face's transformers does, without the prefix `transformer.`. With hidden size h:
 //
 //   wte.weight (vocabulary, h)            wpe.weight (positions, h)
 //   h.{i}.ln_1.weight, .bias (h)          h.{i}.ln_2.weight, .bias (h)
@@ -10,7 +10,7 @@
 //   h.{i}.mlp.c_proj.weight (4h, h), .bias (h)
 //   ln_f.weight, .bias (h)
 //
-// The linear layers are that library's Conv1D: (in, out).
+// The linear layers are what transformers calls Conv1D: (in, out).
 #pragma once
 
 #include <map>

@@ -4,7 +4,7 @@
 namespace trilith::inline v0::ops {
 
 struct AdamW {
-  float learning_rate;
+  float learning_rate = 1e-3f;
   float beta1 = 0.9f;
   float beta2 = 0.95f;
   float epsilon = 1e-8f;

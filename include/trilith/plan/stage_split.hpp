@@ -13,13 +13,6 @@
 
 namespace trilith::inline v0 {
 
-// Costs in any common unit, for example FLOPs a token.
-struct ModelCost {
-  std::vector<double> layers;
-  double before = 0;  // what the first stage does besides its layers
-  double after = 0;   // what the last stage does besides its layers
-};
-
 // The stages for given numbers of layers.
 inline std::vector<StageRange> stages_of(const std::vector<int>& layers_per_stage) {
   std::vector<StageRange> stages;
@@ -35,7 +28,7 @@ inline std::vector<StageRange> stages_of(const std::vector<int>& layers_per_stag
 }
 
 // The split into `stages` contiguous parts, each of at least one layer, whose costliest stage is cheapest;
-// among those the one whose earlier stages are longest, since the last one also waits for the fewest.
+// among those the one whose first stage is longest, and what it leaves is split by the same rule.
 inline std::vector<int> split_layers(const ModelCost& cost, int stages) {
   const int layers = static_cast<int>(cost.layers.size());
   require(stages >= 1 && layers >= stages,

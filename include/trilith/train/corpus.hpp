@@ -47,7 +47,9 @@ inline void check_length(const Corpus& corpus, Index length) {
         "a sequence of length " + std::to_string(length) + " needs " + std::to_string(length + 1) +
             " tokens, but the " + part + " part of " + corpus.source + " has " +
             std::to_string(tokens.size()),
-        length > 0 ? "give more data or a shorter sequence" : "give a sequence of at least one token");
+        length > 0 ? "give a shorter sequence or more data (held-out text that also stands in the training "
+                     "part counts in neither)"
+                   : "give a sequence of at least one token");
   };
   check(corpus.training, "training");
   check(corpus.validation, "validation");

@@ -1,0 +1,28 @@
+// Does not compile: each case is a trainer whose layout is wrong.
+#include <trilith/train/trainer.hpp>
+
+#include <trilith/device/host.hpp>
+#include <trilith/nn/gpt.hpp>
+
+namespace trilith {
+
+#ifdef LAYOUT_OF_INT
+using Layout = int;
+#endif
+// As is easily written for Config<Parallelism<2, 2, 2>>.
+#ifdef BARE_PARALLELISM
+using Layout = Parallelism<2, 2, 2>;
+#endif
+#ifdef SEQUENCE_SPLIT_OVER_CONTEXT_RANKS
+using Layout = Config<Parallelism<1, 1, 1, 2>>;
+#endif
+#ifdef TWO_DEVICES
+using Layout = Config<Device<Host>, Device<Host>>;
+#endif
+#ifdef DEVICE_OF_INT
+using Layout = Config<Device<int>>;
+#endif
+
+void train(ThreadWorld& world) { Trainer<Gpt, Layout> trainer{GptShape{}, world, TrainerOptions{}}; }
+
+}  // namespace trilith

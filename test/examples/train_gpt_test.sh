@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# train_gpt as a user runs it: it learns, its checkpoint goes on at another layout, and wrong input ends with one
+# clear sentence and a status that is not 0.
+set -u
+
+train_gpt=$PWD/$1       # TP=2, PP=2, DP=2
+other_layout=$PWD/$2    # TP=1, PP=1, DP=4
+fixture=$PWD/$3
+cd "$TEST_TMPDIR" || exit 1
+failures=0
+
+fail() {
+  echo "FAILED: $1"
+  failures=$((failures + 1))
+}
+
+# Runs a command that must succeed; its output is in out.txt.
+succeeds() {
+  if ! timeout 120 "$@" > out.txt 2>&1; then
+    fail "$*"
+    cat out.txt
+  fi
+}
+
+# refuses SENTENCE COMMAND…: the command ends within 20 s, not with 0, and its one line on stderr has SENTENCE
+# (the option parser adds a line that names --help).
+refuses() {
+  local sentence=$1
+  shift
+  timeout 20 "$@" > out.txt 2> err.txt
+  local status=$?
+  if [ $status -eq 0 ] || [ $status -ge 124 ]; then fail "status $status of: $*"; fi
+  if ! grep -qF -- "$sentence" err.txt || [ "$(grep -vc '^Run with --help' err.txt)" -ne 1 ]; then
+    fail "expected one line with \"$sentence\" from: $*"
+    cat err.txt
+  fi
+}
+
+expect() {
+  if ! grep -qE -- "$1" "$2"; then
+    fail "expected \"$1\" in $2"
+    head -n 50 "$2"
+  fi
+}
+
+# Sentences that do not repeat, since what stands in training is not held out.
+awk 'BEGIN {
+  srand(7)
+  split("the a some no quick brown lazy old fox dog cat bird runs jumps sleeps over under near house tree", word)
+  for (line = 0; line < 400; ++line) {
+    for (i = 0; i < 9; ++i) printf "%s ", word[int(rand() * 19) + 1]
+    print "."
+  }
+}' > text.txt
+tiny=(--layers 2 --hidden 32 --heads 4 --sequence 32 --batch 8 --microbatches 2 --warm-up 5)
+
+# It trains, validates, samples, saves and counts.
+succeeds "$train_gpt" --data text.txt "${tiny[@]}" --steps 300 --learning-rate 0.01 --sample 20 \
+  --save model.safetensors --metrics metrics.jsonl --ledger
+expect '^ +300 +[0-9.]+' out.txt
+expect 'validation loss [0-9.]+ nats per token; unigram entropy of the same text [0-9.]+' out.txt
+expect '^tensor +all_reduce' out.txt
+[ "$(wc -l < metrics.jsonl)" -eq 300 ] || fail "a line of metrics for each step"
+expect '^\{.*"loss":[0-9.]+.*"step":300.*\}$' metrics.jsonl
+awk '/validation loss/ { exit !($3 < 0.6 * $NF) }' out.txt || fail "a loss well under the unigram entropy"
+trained=$(awk '/validation loss/ { print $3 }' out.txt)
+
+# Its checkpoint goes on at another layout, where it left off: no training step, the same validation loss.
+succeeds "$other_layout" --data text.txt --init model.safetensors --sequence 32 --batch 8 --microbatches 2 \
+  --steps 0 --sample 0
+again=$(awk '/validation loss/ { print $3 }' out.txt)
+awk -v a="$trained" -v b="$again" 'BEGIN { exit !(a - b < 2e-4 && b - a < 2e-4) }' ||
+  fail "validation loss $trained before, $again after another layout has loaded it"
+
+# The same seed gives the same losses.
+succeeds "$train_gpt" --data text.txt "${tiny[@]}" --steps 5 --sample 0 --metrics one.jsonl
+succeeds "$train_gpt" --data text.txt "${tiny[@]}" --steps 5 --sample 0 --metrics two.jsonl
+diff <(sed 's/"tokens_per_second":[^,}]*//' one.jsonl) <(sed 's/"tokens_per_second":[^,}]*//' two.jsonl) ||
+  fail "two runs of one seed differ"
+
+# A GPT-2 that transformers has saved (prefixed names, a config.json beside it) trains on, with tokens in llm.c's
+# format.
+le32() { printf "\\x$(printf %02x $(($1 & 255)))\\x$(printf %02x $(($1 >> 8 & 255)))\\x$(printf %02x $(($1 >> 16 & 255)))\\x$(printf %02x $(($1 >> 24 & 255)))"; }
+{
+  le32 20240520
+  le32 1
+  le32 600
+  head -c $((253 * 4)) /dev/zero
+  for i in $(seq 600); do printf "\\x$(printf %02x $((i * i % 37)))\\x00"; done
+} > tokens.bin
+succeeds "$train_gpt" --data tokens.bin --init "$fixture/model.safetensors" --sequence 8 --batch 8 --microbatches 2 \
+  --steps 40 --learning-rate 0.01 --warm-up 5 --sample 5
+expect 'model   2 layers, hidden 12, 4 heads, vocabulary 37' out.txt
+awk '/validation loss/ { exit !($3 < $NF) }' out.txt || fail "a loss under the unigram entropy"
+
+# Wrong input.
+refuses "nowhere.txt" "$train_gpt" --data nowhere.txt
+: > empty.txt
+refuses "empty.txt" "$train_gpt" --data empty.txt
+head -c 100 text.txt > short.txt
+refuses "needs 129 tokens" "$train_gpt" --data short.txt
+refuses "lies outside the model's vocabulary of 64" "$train_gpt" --data text.txt --vocabulary 64
+refuses "a batch of 6 sequences cannot be divided over DP=2 data ranks and 4 microbatches" \
+  "$train_gpt" --data text.txt --batch 6
+refuses "heads cannot be split over TP" "$train_gpt" --data text.txt --heads 1 --hidden 32
+refuses "hidden cannot be split over the heads" "$train_gpt" --data text.txt --heads 6 --hidden 32
+refuses "layers cannot be split over PP" "$train_gpt" --data text.txt --layers 1
+refuses "the given split has 2 stages and 5 layers" "$train_gpt" --data text.txt --layers-per-stage 2,3
+refuses "there is no folder nowhere" "$train_gpt" --data text.txt --save nowhere/model.safetensors
+refuses "--init takes the model from the checkpoint" "$train_gpt" --data text.txt --init model.safetensors --layers 3
+refuses "none.safetensors" "$train_gpt" --data text.txt --init none.safetensors
+head -c 2000 model.safetensors > cut.safetensors
+refuses "cut.safetensors" "$train_gpt" --data text.txt --init cut.safetensors --heads 4
+printf '\xff\xff\xff\xff\xff\xff\xff\x7f{}' > absurd.safetensors
+refuses "absurd.safetensors" "$train_gpt" --data text.txt --init absurd.safetensors --heads 4
+refuses "the loss of step" "$train_gpt" --data text.txt "${tiny[@]}" --steps 50 --learning-rate 1e30 --clip 0
+refuses "--steps = many" "$train_gpt" --steps many
+refuses "must not be negative" "$train_gpt" --batch -8
+refuses "--no-such-option" "$train_gpt" --no-such-option
+
+# A save that fails leaves the old file whole.
+if [ "$(id -u)" -ne 0 ]; then
+  mkdir -p locked && cp model.safetensors locked/ && chmod a-w locked
+  refuses "locked/model.safetensors" "$train_gpt" --data text.txt "${tiny[@]}" --steps 1 --sample 0 \
+    --save locked/model.safetensors
+  chmod u+w locked
+  cmp model.safetensors locked/model.safetensors || fail "the old file is not whole"
+fi
+
+echo "$failures failures"
+[ $failures -eq 0 ]

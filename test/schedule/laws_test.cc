@@ -1,0 +1,194 @@
+// The laws of pipeline programs: every schedule obeys them, and each one broken on purpose is found, with its rank
+// and its action.
+#include <trilith/schedule/laws.hpp>
+
+#include <ostream>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <trilith/core/config.hpp>
+#include <trilith/schedule/gpipe.hpp>
+#include <trilith/schedule/one_f_one_b.hpp>
+#include <trilith/schedule/policy.hpp>
+
+#include "test/schedule/notation.hpp"
+#include "test/schedule/user_policies.hpp"
+
+namespace trilith::schedule {
+
+void PrintTo(const Verdict& verdict, std::ostream* out) {
+  *out << "\"" << sentence(verdict.law) << "\", rank " << verdict.rank << ", action " << verdict.action;
+}
+
+namespace test {
+namespace {
+
+using trilith::test::EagerOneFOneB;
+using trilith::test::SplitOneFOneB;
+
+template <class Policy>
+constexpr bool is_lawful(int ranks, int microbatches) {
+  return verify(make_pipeline<Policy>(ranks, microbatches)) == Verdict{};
+}
+
+// The compiler's own proof, at sizes that take it no noticeable time.
+static_assert(is_lawful<GPipe>(1, 1));
+static_assert(is_lawful<GPipe>(3, 4));
+static_assert(is_lawful<OneFOneB>(1, 3));
+static_assert(is_lawful<OneFOneB>(4, 2));
+static_assert(is_lawful<OneFOneB>(4, 6));
+static_assert(is_lawful<EagerOneFOneB>(3, 4));
+static_assert(is_lawful<SplitOneFOneB>(3, 4));
+
+template <class Policy>
+class LawsOf : public testing::Test {};
+using Policies = testing::Types<GPipe, OneFOneB, EagerOneFOneB, SplitOneFOneB>;
+TYPED_TEST_SUITE(LawsOf, Policies);
+
+TYPED_TEST(LawsOf, HoldForEveryNumberOfRanksAndMicrobatches) {
+  for (int ranks = 1; ranks <= 16; ++ranks) {
+    for (int microbatches = 1; microbatches <= 64; ++microbatches) {
+      EXPECT_EQ(verify(make_pipeline<TypeParam>(ranks, microbatches)), Verdict{})
+          << "p=" << ranks << ", m=" << microbatches;
+    }
+  }
+}
+
+// A user's policy needs nothing but what the concept asks for.
+static_assert(schedule_policy<EagerOneFOneB>);
+static_assert(std::is_same_v<Config<Schedule<EagerOneFOneB>>::policy<ScheduleCategory>::schedule, EagerOneFOneB>);
+
+TEST(UserPolicy, HoldsOneMicrobatchMoreThanOneFOneB) {
+  EXPECT_EQ(to_text(EagerOneFOneB::program(2, 4, 4)), "F0 F1 F2 B0 F3 B1 B2 B3");
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(EagerOneFOneB::peak_in_flight(rank, 4, 8), OneFOneB::peak_in_flight(rank, 4, 8) + 1);
+  }
+}
+
+// From here on F0 F1 B0 B1 and F0 B0 F1 B1, which are lawful, with one fault at a time.
+TEST(Verify, FindsNothingInALawfulPipelineMadeByHand) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F0 B0 F1 B1"}, {2, 1})), Verdict{});
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 I0 W0 I1 W1", "F0 I0 F1 W0 I1 W1"}, {2, 2})), Verdict{});
+  // Some microbatches whole, some in parts.
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 I1 W1", "F0 I0 W0 F1 B1"}, {2, 1})), Verdict{});
+}
+
+TEST(Verify, FindsAMissingBackward) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F0 B0 F1"}, {2, 1})), (Verdict{Law::exactly_once, 1, 3}));
+}
+
+TEST(Verify, FindsAMissingForward) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 B0", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::exactly_once, 0, 2}));
+}
+
+TEST(Verify, FindsAMissingWeightPart) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 I0 W0 I1", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::exactly_once, 0, 5}));
+}
+
+TEST(Verify, FindsWhatIsDoneTwice) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 F1 B0 B1", "F0 B0 F1 B1"}, {3, 1})), (Verdict{Law::exactly_once, 0, 2}));
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B0 B1", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::exactly_once, 0, 3}));
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 W0 B1", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::exactly_once, 0, 3}));
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 I0 B0 B1", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::exactly_once, 0, 3}));
+}
+
+TEST(Verify, FindsMicrobatchesAndChunksThatDoNotExist) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F2 B0 B2", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::exactly_once, 0, 1}));
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F0 B0 F-1 B1"}, {2, 1})), (Verdict{Law::exactly_once, 1, 2}));
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1.1 B0 B1", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::exactly_once, 0, 1}));
+}
+
+TEST(Verify, FindsABackwardBeforeItsForward) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F0 B0 B1 F1"}, {2, 1})), (Verdict{Law::order, 1, 2}));
+  EXPECT_EQ(verify(by_hand(2, {"I0 F0 W0 F1 B1", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::order, 0, 0}));
+}
+
+TEST(Verify, FindsAWeightPartBeforeItsInputPart) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 I0 W0 W1 I1", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::order, 0, 4}));
+}
+
+TEST(Verify, FindsGradientsThatDescend) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F0 F1 B1 B0"}, {2, 2})), (Verdict{Law::ascend, 1, 3}));
+}
+
+TEST(Verify, FindsWeightPartsThatDescendWhereInputPartsDoNot) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 I0 I1 W1 W0", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::ascend, 0, 5}));
+}
+
+// Rank 0 sends 0 and then 1; rank 1 waits for 1 first. It shows where rank 0 sends 0, before its second action.
+TEST(Verify, FindsAPairOfForwardsThatWereSwapped) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F1 F0 B0 B1"}, {2, 2})), (Verdict{Law::matched, 0, 1}));
+}
+
+// One microbatch, two chunks a rank: stages 0, 2 and 1, 3. What rank 0 sends first is for stage 1, but rank 1 waits
+// for the input of stage 3.
+TEST(Verify, FindsAMessageThatWouldArriveAtAnotherStage) {
+  EXPECT_EQ(verify(by_hand(1, {"F0 F0.1 B0.1 B0", "F0.1 F0 B0.1 B0"}, {2, 2}, {0, 2, 1, 3})),
+            (Verdict{Law::matched, 0, 1}));
+  EXPECT_EQ(verify(by_hand(1, {"F0 F0.1 B0.1 B0", "F0 F0.1 B0.1 B0"}, {2, 2}, {0, 2, 1, 3})), Verdict{});
+}
+
+// Rank 0 runs microbatch 1 only after the gradient of 0, which rank 1 makes only after microbatch 1.
+TEST(Verify, FindsACycleOfExchanges) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 B0 F1 B1", "F0 F1 B0 B1"}, {1, 2})), (Verdict{Law::progress, 0, 1}));
+}
+
+// The same cycle between ranks 1 and 2. The first rank that waits for ever is named, though it is not in the cycle.
+TEST(Verify, FindsACycleBehindARankThatWaits) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F0 B0 F1 B1", "F0 F1 B0 B1"}, {2, 1, 2})),
+            (Verdict{Law::progress, 0, 2}));
+}
+
+TEST(Verify, FindsOneMicrobatchTooManyInFlight) {
+  // GPipe that promises as 1F1B does.
+  Pipeline pipeline = make_pipeline<GPipe>(2, 3);
+  pipeline.promised_peak = make_pipeline<OneFOneB>(2, 3).promised_peak;
+  EXPECT_EQ(verify(pipeline), (Verdict{Law::in_flight, 0, 2}));
+  // One more warm-up forward than was promised.
+  pipeline = make_pipeline<EagerOneFOneB>(4, 6);
+  pipeline.promised_peak[2] = OneFOneB::peak_in_flight(2, 4, 6);
+  EXPECT_EQ(verify(pipeline), (Verdict{Law::in_flight, 2, 2}));
+}
+
+TEST(Verify, CountsAMicrobatchUntilItsWeightPart) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F0 I0 F1 I1 W0 W1"}, {2, 1})), (Verdict{Law::in_flight, 1, 2}));
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F0 I0 F1 I1 W0 W1"}, {2, 2})), Verdict{});
+}
+
+TEST(Verify, FindsStagesThatLieTwiceOrNowhere) {
+  const auto placed = [](std::vector<int> stage_of) {
+    return verify(by_hand(2, {"F0 F1 B0 B1", "F0 B0 F1 B1"}, {2, 1}, stage_of));
+  };
+  EXPECT_EQ(placed({0, 0}), (Verdict{Law::placement, 1, 0}));
+  EXPECT_EQ(placed({0, 2}), (Verdict{Law::placement, 1, 0}));
+  EXPECT_EQ(placed({-1, 1}), (Verdict{Law::placement, 0, 0}));
+}
+
+TEST(Law, EachHasASentenceOfItsOwn) {
+  std::set<std::string> sentences;
+  for (int law = 0; law <= static_cast<int>(Law::in_flight); ++law) {
+    sentences.insert(sentence(static_cast<Law>(law)));
+  }
+  EXPECT_EQ(sentences.size(), static_cast<std::size_t>(Law::in_flight) + 1);
+  EXPECT_FALSE(sentences.contains(""));
+}
+
+TEST(RequireLawful, SaysWhichScheduleBreaksWhichLawAndWhere) {
+  EXPECT_NO_THROW(require_lawful(make_pipeline<OneFOneB>(4, 6), "OneFOneB"));
+  try {
+    require_lawful(by_hand(2, {"F0 F1 B0 B1", "F0 B0 F1"}, {2, 1}), "Mine");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "schedule Mine is wrong at p=2, m=2, rank 1, action 3; each microbatch must have exactly one "
+                 "forward and one backward (both parts) in each chunk");
+  }
+}
+
+}  // namespace
+}  // namespace test
+}  // namespace trilith::schedule

@@ -1,0 +1,274 @@
+// What follows from programs, whoever made them: exchanges, slots, and the forward passes alone.
+#include <trilith/schedule/pipeline.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <trilith/schedule/gpipe.hpp>
+#include <trilith/schedule/one_f_one_b.hpp>
+
+#include "test/schedule/notation.hpp"
+#include "test/schedule/rehearsal.hpp"
+#include "test/schedule/user_policies.hpp"
+
+namespace trilith::schedule::test {
+namespace {
+
+using trilith::test::EagerOneFOneB;
+using trilith::test::SplitOneFOneB;
+
+constexpr auto send = Transfer::Kind::send;
+constexpr auto receive = Transfer::Kind::receive;
+constexpr Pass activations = Pass::forward;
+constexpr Pass gradient = Pass::backward_input;
+
+// Four stages on two ranks, as interleaved schedules place them and as V-shaped ones do.
+const std::vector<int> interleaved{0, 2, 1, 3};
+const std::vector<int> v_shaped{0, 3, 1, 2};
+
+template <class Check>
+void for_each_size(Check&& check) {
+  for (int ranks = 1; ranks <= 16; ++ranks) {
+    for (int microbatches = 1; microbatches <= 64; ++microbatches) check(ranks, microbatches);
+  }
+}
+
+TEST(Pipeline, FindsTheStagesOfRanksAndTheRanksOfStages) {
+  const Pipeline pipeline = by_hand(1, {"", ""}, {2, 2}, v_shaped);
+  EXPECT_EQ(pipeline.stages(), 4);
+  for (int rank = 0; rank < pipeline.ranks; ++rank) {
+    for (int chunk = 0; chunk < pipeline.chunks; ++chunk) {
+      EXPECT_EQ(pipeline.place_of(pipeline.stage(rank, chunk)), std::pair(rank, chunk));
+    }
+  }
+  EXPECT_EQ(pipeline.place_of(2), std::pair(1, 1));
+}
+
+TEST(MakePipeline, AsksThePolicyForEveryRank) {
+  const Pipeline pipeline = make_pipeline<OneFOneB>(4, 6);
+  EXPECT_EQ(pipeline.ranks, 4);
+  EXPECT_EQ(pipeline.chunks, 1);
+  EXPECT_EQ(pipeline.microbatches, 6);
+  EXPECT_EQ(pipeline.stage_of, (std::vector{0, 1, 2, 3}));
+  EXPECT_EQ(pipeline.promised_peak, (std::vector{4, 3, 2, 1}));
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(pipeline.programs[rank], OneFOneB::program(rank, 4, 6));
+}
+
+// Between two actions: what the first has made for others, then what the second needs.
+TEST(Exchanges, OfTwoRanksAndTwoMicrobatches) {
+  const Pipeline pipeline = make_pipeline<OneFOneB>(2, 2);  // F0 F1 B0 B1 and F0 B0 F1 B1
+  const std::vector<Exchange> first = exchanges(pipeline, 0);
+  ASSERT_EQ(first.size(), 3u);
+  EXPECT_EQ(first[0].before, 1);
+  EXPECT_EQ(first[0].transfers, (std::vector<Transfer>{{send, 1, activations, 0, 0}}));
+  EXPECT_EQ(first[1].before, 2);
+  EXPECT_EQ(first[1].transfers,
+            (std::vector<Transfer>{{send, 1, activations, 1, 0}, {receive, 1, gradient, 0, 0}}));
+  EXPECT_EQ(first[2].before, 3);
+  EXPECT_EQ(first[2].transfers, (std::vector<Transfer>{{receive, 1, gradient, 1, 0}}));
+
+  const std::vector<Exchange> second = exchanges(pipeline, 1);
+  ASSERT_EQ(second.size(), 3u);
+  EXPECT_EQ(second[0].before, 0);
+  EXPECT_EQ(second[0].transfers, (std::vector<Transfer>{{receive, 0, activations, 0, 0}}));
+  EXPECT_EQ(second[1].before, 2);
+  EXPECT_EQ(second[1].transfers,
+            (std::vector<Transfer>{{send, 0, gradient, 0, 0}, {receive, 0, activations, 1, 0}}));
+  EXPECT_EQ(second[2].before, 4);
+  EXPECT_EQ(second[2].transfers, (std::vector<Transfer>{{send, 0, gradient, 1, 0}}));
+}
+
+TEST(Exchanges, OfOneRankAreNone) {
+  EXPECT_TRUE(exchanges(make_pipeline<OneFOneB>(1, 4), 0).empty());
+  // Nor do neighbouring stages of one rank exchange anything: here 1 and 2.
+  const Pipeline pipeline = by_hand(1, {"F0 F0.1 B0.1 B0", "F0 F0.1 B0.1 B0"}, {2, 2}, v_shaped);
+  for (const Exchange& exchange : exchanges(pipeline, 1)) {
+    for (const Transfer& t : exchange.transfers) EXPECT_EQ(t.peer, 0);
+  }
+  EXPECT_EQ(Rehearsal(pipeline).run(), "");
+}
+
+// The weight part neither waits for a message nor sends one.
+TEST(Exchanges, CarryGradientsAfterTheInputPart) {
+  const Pipeline pipeline = by_hand(1, {"F0 I0 W0", "F0 I0 W0"}, {1, 1});
+  const std::vector<Exchange> first = exchanges(pipeline, 0);
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].before, 1);
+  EXPECT_EQ(first[0].transfers,
+            (std::vector<Transfer>{{send, 1, activations, 0, 0}, {receive, 1, gradient, 0, 0}}));
+  const std::vector<Exchange> second = exchanges(pipeline, 1);
+  ASSERT_EQ(second.size(), 2u);
+  EXPECT_EQ(second[1].before, 2);
+  EXPECT_EQ(second[1].transfers, (std::vector<Transfer>{{send, 0, gradient, 0, 0}}));
+}
+
+template <class Policy>
+class ExchangesOf : public testing::Test {};
+using Policies = testing::Types<GPipe, OneFOneB, EagerOneFOneB, SplitOneFOneB>;
+TYPED_TEST_SUITE(ExchangesOf, Policies);
+
+TYPED_TEST(ExchangesOf, BringEveryActionItsInputWithoutDeadlock) {
+  for_each_size([](int ranks, int microbatches) {
+    const Pipeline pipeline = make_pipeline<TypeParam>(ranks, microbatches);
+    EXPECT_EQ(Rehearsal(pipeline).run(), "") << "p=" << ranks << ", m=" << microbatches;
+  });
+}
+
+// Why transfers come in groups: in 1F1B's steady state two neighbours send to each other at the same time.
+TEST(Exchanges, WouldDeadlockOneByOne) {
+  const Pipeline pipeline = make_pipeline<OneFOneB>(2, 2);
+  std::vector<std::vector<Exchange>> one_by_one;
+  for (const std::vector<Exchange>& groups : Rehearsal::exchanges_of(pipeline)) {
+    one_by_one.emplace_back();
+    for (const Exchange& group : groups) {
+      for (const Transfer& t : group.transfers) one_by_one.back().push_back({group.before, {t}});
+    }
+  }
+  EXPECT_EQ(Rehearsal(pipeline, one_by_one).run(), "deadlock: rank 0, action 2");
+}
+
+// Walks a rank's program and holds `places` against what their comment says: a microbatch takes a place that no other
+// holds at its first pass that `takes` accepts, keeps it through all its later passes, and leaves it with the last.
+void expect_places_hold_one_microbatch_each(const Pipeline& pipeline, int rank, const Slots::Places& places,
+                                            bool (*takes)(Pass)) {
+  const Program& program = pipeline.programs[rank];
+  std::vector<std::vector<int>> holder(pipeline.chunks);
+  std::vector<int> used(pipeline.chunks, 0);
+  for (int chunk = 0; chunk < pipeline.chunks; ++chunk) holder[chunk].assign(places.count[chunk], -1);
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const Action& a = program[i];
+    std::vector<int>& held = holder[a.chunk];
+    const auto old = std::find(held.begin(), held.end(), a.microbatch);
+    const int place = places.of_action[i];
+    if (old == held.end() && !takes(a.pass)) {
+      EXPECT_EQ(place, -1) << "action " << i;
+      continue;
+    }
+    ASSERT_GE(place, 0) << "action " << i;
+    ASSERT_LT(place, static_cast<int>(held.size())) << "action " << i;
+    if (old == held.end()) {
+      EXPECT_EQ(held[place], -1) << "action " << i;
+      held[place] = a.microbatch;
+    } else {
+      EXPECT_EQ(place, old - held.begin()) << "action " << i;
+    }
+    used[a.chunk] = std::max(used[a.chunk], place + 1);
+    const bool last = std::none_of(program.begin() + static_cast<std::ptrdiff_t>(i) + 1, program.end(),
+                                   [&](const Action& later) {
+                                     return later.chunk == a.chunk && later.microbatch == a.microbatch;
+                                   });
+    if (last) held[place] = -1;
+  }
+  EXPECT_EQ(used, places.count) << "more places than are ever used";
+}
+
+void expect_good_slots(const Pipeline& pipeline, int rank) {
+  const Slots s = slots(pipeline, rank);
+  expect_places_hold_one_microbatch_each(pipeline, rank, s.activations,
+                                         [](Pass pass) { return pass == Pass::forward; });
+  expect_places_hold_one_microbatch_each(pipeline, rank, s.gradients, &computes_input_gradient);
+}
+
+template <class Policy>
+class SlotsOf : public testing::Test {};
+TYPED_TEST_SUITE(SlotsOf, Policies);
+
+TYPED_TEST(SlotsOf, AreAsManyAsThePolicyPromises) {
+  for_each_size([](int ranks, int microbatches) {
+    const Pipeline pipeline = make_pipeline<TypeParam>(ranks, microbatches);
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(slots(pipeline, rank).activations.count, std::vector{pipeline.promised_peak[rank]})
+          << "p=" << ranks << ", m=" << microbatches << ", rank " << rank;
+    }
+  });
+}
+
+TYPED_TEST(SlotsOf, HoldOneMicrobatchEach) {
+  for (int ranks : {1, 2, 3, 5}) {
+    for (int microbatches = 1; microbatches <= 12; ++microbatches) {
+      const Pipeline pipeline = make_pipeline<TypeParam>(ranks, microbatches);
+      for (int rank = 0; rank < ranks; ++rank) expect_good_slots(pipeline, rank);
+    }
+  }
+}
+
+TEST(Slots, GradientsNeedOnePlaceWhereBackwardIsWhole) {
+  const Pipeline pipeline = make_pipeline<OneFOneB>(4, 6);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(slots(pipeline, rank).gradients.count, std::vector{1});
+}
+
+// Rank r of ZB-H1 keeps gradients from the input part of microbatch i to the weight part, r input parts later.
+TEST(Slots, GradientsLastFromTheInputPartToTheWeightPart) {
+  EXPECT_EQ(to_text(SplitOneFOneB::program(0, 4, 4)), "F0 F1 F2 F3 I0 W0 I1 W1 I2 W2 I3 W3");
+  EXPECT_EQ(to_text(SplitOneFOneB::program(3, 4, 4)), "F0 I0 F1 I1 F2 I2 F3 I3 W0 W1 W2 W3");
+  const Pipeline pipeline = make_pipeline<SplitOneFOneB>(4, 8);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(slots(pipeline, rank).gradients.count, std::vector{rank + 1});
+
+  const Slots last = slots(make_pipeline<SplitOneFOneB>(2, 3), 1);  // F0 I0 F1 I1 W0 F2 I2 W1 W2
+  EXPECT_EQ(last.activations.of_action, (std::vector{0, 0, 1, 1, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(last.gradients.of_action, (std::vector{-1, 0, -1, 1, 0, -1, 0, 1, 0}));
+}
+
+TEST(Slots, EachChunkHasItsOwn) {
+  const Pipeline pipeline =
+      by_hand(2, {"F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1", "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1"}, {3, 3}, interleaved);
+  const Slots s = slots(pipeline, 0);
+  EXPECT_EQ(s.activations.count, (std::vector{2, 1}));
+  EXPECT_EQ(s.activations.of_action, (std::vector{0, 1, 0, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(s.gradients.count, (std::vector{1, 1}));
+  expect_good_slots(pipeline, 0);
+}
+
+TEST(SplitsBackward, WhereAWeightPartStandsApart) {
+  static_assert(!splits_backward(OneFOneB::program(0, 4, 6)));
+  static_assert(!splits_backward(GPipe::program(0, 4, 6)));
+  static_assert(splits_backward(SplitOneFOneB::program(0, 4, 6)));
+  // One microbatch split is enough.
+  EXPECT_TRUE(splits_backward(parse("F0 F1 B0 I1 W1")));
+  EXPECT_FALSE(splits_backward({}));
+}
+
+TEST(ForwardOnly, RunsEachMicrobatchThroughTheChunksInOrderOfTheirStages) {
+  const Pipeline whole = forward_only(make_pipeline<OneFOneB>(4, 6), 3);
+  EXPECT_EQ(whole.microbatches, 3);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(to_text(whole.programs[rank]), "F0 F1 F2");
+
+  const Pipeline v = forward_only(by_hand(1, {"", ""}, {2, 2}, v_shaped), 2);
+  EXPECT_EQ(to_text(v.programs[0]), "F0 F0.1 F1 F1.1");
+  // Chunks need not ascend by stage.
+  const Pipeline reversed = forward_only(by_hand(1, {"", ""}, {2, 2}, {2, 0, 3, 1}), 2);
+  EXPECT_EQ(to_text(reversed.programs[1]), "F0.1 F0 F1.1 F1");
+}
+
+TEST(ForwardOnly, KeepsThePlacementAndEndsWithoutDeadlock) {
+  for (const std::vector<int>& stage_of : {interleaved, v_shaped}) {
+    const Pipeline training = by_hand(1, {"", ""}, {2, 2}, stage_of);
+    for (int microbatches = 1; microbatches <= 5; ++microbatches) {
+      const Pipeline pipeline = forward_only(training, microbatches);
+      EXPECT_EQ(pipeline.stage_of, stage_of);
+      EXPECT_EQ(Rehearsal(pipeline).run(), "");
+    }
+  }
+  for_each_size([](int ranks, int microbatches) {
+    // More or fewer microbatches than in training.
+    const Pipeline pipeline = forward_only(make_pipeline<OneFOneB>(ranks, 4), microbatches);
+    EXPECT_EQ(Rehearsal(pipeline).run(), "") << "p=" << ranks << ", m=" << microbatches;
+  });
+}
+
+TEST(ForwardOnly, NeedsOneSlotAChunkAndNoGradients) {
+  const Pipeline pipeline = forward_only(by_hand(1, {"", ""}, {2, 2}, v_shaped), 8);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(slots(pipeline, rank).activations.count, (std::vector{1, 1}));
+    EXPECT_EQ(slots(pipeline, rank).gradients.count, (std::vector{0, 0}));
+    EXPECT_EQ(pipeline.promised_peak[rank], 2);
+  }
+}
+
+}  // namespace
+}  // namespace trilith::schedule::test
