@@ -11,6 +11,7 @@
 #include <trilith/comm/thread_world.hpp>
 #include <trilith/core/config.hpp>
 #include <trilith/core/error.hpp>
+#include <trilith/core/model_shape.hpp>
 #include <trilith/core/precision.hpp>
 #include <trilith/core/version.hpp>
 #include <trilith/device/host.hpp>

@@ -1,4 +1,5 @@
-// Does not compile: each case breaks one rule of GptShape. nn/gpt_shape_test.cc has the same sentences at run time.
+// Does not compile: each case breaks one rule of GptShape. nn/gpt_shape_test.cc has the same sentences at run
+// time.
 #include <trilith/nn/gpt_shape.hpp>
 
 namespace trilith {

@@ -1,8 +1,7 @@
 // Does not compile: layers whose attention keeps the sequence whole, where the layout splits it.
-#include <trilith/nn/layer_config.hpp>
-
 #include <trilith/comm/thread_communicator.hpp>
 #include <trilith/device/host.hpp>
+#include <trilith/nn/layer_config.hpp>
 
 namespace trilith {
 

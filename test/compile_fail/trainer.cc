@@ -1,8 +1,7 @@
 // Does not compile: each case is a trainer whose layout is wrong.
-#include <trilith/train/trainer.hpp>
-
 #include <trilith/device/host.hpp>
 #include <trilith/nn/gpt.hpp>
+#include <trilith/train/trainer.hpp>
 
 namespace trilith {
 
@@ -23,6 +22,8 @@ using Layout = Config<Device<Host>, Device<Host>>;
 using Layout = Config<Device<int>>;
 #endif
 
-void train(ThreadWorld& world) { Trainer<Gpt, Layout> trainer{GptShape{}, world, TrainerOptions{}}; }
+void train(ThreadWorld& world) {
+  Trainer<Gpt, Layout> trainer{GptShape{}, world, TrainerOptions{}};
+}
 
 }  // namespace trilith

@@ -1,11 +1,10 @@
 // Config: the order of policies means nothing, what is left out has a default, and users may add categories.
-#include <trilith/core/config.hpp>
-
 #include <type_traits>
 
 #include <gtest/gtest.h>
 
 #include <trilith/attention/policy.hpp>
+#include <trilith/core/config.hpp>
 #include <trilith/core/precision.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/parallel/parallelism.hpp>
@@ -31,10 +30,9 @@ template <class Layout, class Category, class Expected>
 constexpr bool chooses = std::is_same_v<typename Layout::template policy<Category>, Expected>;
 
 template <class Layout>
-constexpr bool is_the_layout = chooses<Layout, ParallelismCategory, Parallelism<2, 3, 4>> &&
-                               chooses<Layout, ScheduleCategory, Schedule<GPipe>> &&
-                               chooses<Layout, ColourCategory, Colour<7>> &&
-                               chooses<Layout, DeviceCategory, Device<Host>>;
+constexpr bool is_the_layout = chooses<Layout, ParallelismCategory, Parallelism<2, 3, 4>>&&
+    chooses<Layout, ScheduleCategory, Schedule<GPipe>>&& chooses<Layout, ColourCategory, Colour<7>>&&
+        chooses<Layout, DeviceCategory, Device<Host>>;
 
 TEST(Config, OrderDoesNotMatter) {
   using P = Parallelism<2, 3, 4>;

@@ -1,11 +1,11 @@
 // What an Error says: where, what, and what to do, each once.
-#include <trilith/core/error.hpp>
-
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 
 #include <gtest/gtest.h>
+
+#include <trilith/core/error.hpp>
 
 namespace trilith {
 namespace {

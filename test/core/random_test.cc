@@ -1,7 +1,5 @@
-// Philox against its authors' known answers, and what becomes of its words: uniform and normal numbers that depend
-// on nothing but seed, stream and index.
-#include <trilith/core/random.hpp>
-
+// Philox against its authors' known answers, and what becomes of its words: uniform and normal numbers that
+// depend on nothing but seed, stream and index.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,21 +9,23 @@
 
 #include <gtest/gtest.h>
 
+#include <trilith/core/random.hpp>
+
 namespace trilith {
 namespace {
 
 using Words = std::array<std::uint32_t, 4>;
 
-// philox4x32-10 of tests/kat_vectors in Random123, the library of the paper's authors: four counter words and two
-// key words, the lowest first. Here the counter is index and stream, the key is the seed.
+// philox4x32-10 of tests/kat_vectors in Random123, the library of the paper's authors: four counter words and
+// two key words, the lowest first. Here the counter is index and stream, the key is the seed.
 TEST(Philox, GivesTheKnownAnswers) {
   static_assert(Philox(0, 0).block(0) == Words{0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8});
 
   constexpr std::uint64_t ones = ~std::uint64_t{0};
   static_assert(Philox(ones, ones).block(ones) == Words{0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD});
 
-  // Counter 243f6a88 85a308d3 13198a2e 03707344, key a4093822 299f31d0: the digits of π, so that no two words are
-  // equal and each has its own place.
+  // Counter 243f6a88 85a308d3 13198a2e 03707344, key a4093822 299f31d0: the digits of π, so that no two words
+  // are equal and each has its own place.
   static_assert(Philox(0x299F31D0'A4093822, 0x03707344'13198A2E).block(0x85A308D3'243F6A88) ==
                 Words{0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1});
 }
@@ -69,8 +69,8 @@ double mean_product(const std::vector<double>& a, const std::vector<double>& b) 
   return sum / static_cast<double>(a.size());
 }
 
-// Tolerances are five standard deviations of the mean of n samples: the k-th power of a normal number has variance
-// 1, 2, 15 and 96 for k from 1 to 4.
+// Tolerances are five standard deviations of the mean of n samples: the k-th power of a normal number has
+// variance 1, 2, 15 and 96 for k from 1 to 4.
 TEST(Philox, NormalNumbersHaveTheMomentsOfTheNormalDistribution) {
   constexpr int count = 200000;
   double first = 0, second = 0, third = 0, fourth = 0;

@@ -1,7 +1,5 @@
-// Views of tensors: where their elements lie. A view never reads what it points to, so most of this is decided by
-// the compiler.
-#include <trilith/core/tensor.hpp>
-
+// Views of tensors: where their elements lie. A view never reads what it points to, so most of this is
+// decided by the compiler.
 #include <sys/mman.h>
 
 #include <array>
@@ -9,6 +7,8 @@
 #include <type_traits>
 
 #include <gtest/gtest.h>
+
+#include <trilith/core/tensor.hpp>
 
 namespace trilith {
 namespace {

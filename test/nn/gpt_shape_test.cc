@@ -1,12 +1,11 @@
 // The sizes of GPTs against published figures, and what a shape must satisfy to be split over ranks.
-#include <trilith/nn/gpt_shape.hpp>
-
 #include <cmath>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <trilith/nn/gpt_shape.hpp>
 #include <trilith/nn/gpt_tensors.hpp>
 
 namespace trilith {
@@ -15,10 +14,11 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr GptShape gpt3_175b{.layers = 96, .hidden = 12288, .heads = 96, .positions = 2048, .vocabulary = 51200};
+constexpr GptShape gpt3_175b{
+    .layers = 96, .hidden = 12288, .heads = 96, .positions = 2048, .vocabulary = 51200};
 
-// 12 L h² (1 + 13 / (12 h) + (V + s) / (12 L h)): Narayanan et al., "Efficient large-scale language model training on
-// GPU clusters using Megatron-LM", SC 2021. The final norm's 2 h are not in it.
+// 12 L h² (1 + 13 / (12 h) + (V + s) / (12 L h)): Narayanan et al., "Efficient large-scale language model
+// training on GPU clusters using Megatron-LM", SC 2021. The final norm's 2 h are not in it.
 double published_formula(const GptShape& g) {
   const double h = g.hidden;
   const double layers = 12.0 * g.layers;
@@ -33,9 +33,11 @@ TEST(GptShape, HasAsManyParametersAsTheFormulaAndAFinalNorm) {
   }
 }
 
-TEST(GptShape, OfGpt2Has124439808Parameters) { static_assert(GptShape{}.parameters() == 124439808); }
+TEST(GptShape, OfGpt2Has124439808Parameters) {
+  static_assert(GptShape{}.parameters() == 124439808);
+}
 
-TEST(GptShape, OfGpt3Has174_6BillionParameters) {
+TEST(GptShape, OfGpt3HasThePublishedNumberOfParameters) {
   EXPECT_NEAR(static_cast<double>(gpt3_175b.parameters()) * 1e-9, 174.6, 0.05);
 }
 
@@ -45,9 +47,9 @@ TEST(GptShape, HasThePublishedNumbersOfParameters) {
     double billions;
     int heads, hidden, layers;
   };
-  for (const Row& row : {Row{1.7, 24, 2304, 24}, Row{7.5, 32, 4096, 36}, Row{18.4, 48, 6144, 40},
-                         Row{76.1, 80, 10240, 60}, Row{145.6, 96, 12288, 80}, Row{529.6, 128, 20480, 105},
-                         Row{1008.0, 160, 25600, 128}}) {
+  for (const Row& row :
+       {Row{1.7, 24, 2304, 24}, Row{7.5, 32, 4096, 36}, Row{18.4, 48, 6144, 40}, Row{76.1, 80, 10240, 60},
+        Row{145.6, 96, 12288, 80}, Row{529.6, 128, 20480, 105}, Row{1008.0, 160, 25600, 128}}) {
     const GptShape shape{row.layers, row.hidden, row.heads, 2048, 51200};
     EXPECT_NEAR(static_cast<double>(shape.parameters()) * 1e-9, row.billions, 0.05) << row.hidden;
   }
@@ -84,8 +86,9 @@ std::string refusal(const GptShape& shape, const ParallelShape& parallel = {}) {
 
 // The sentences are those of test/compile_fail, where the compiler says them.
 TEST(CheckGptShape, RefusesAModelWithoutAPart) {
-  const auto refuses = AllOf(
-      HasSubstr("a GPT needs at least one layer, hidden unit, head, position and vocabulary entry"), HasSubstr("=0"));
+  const auto refuses =
+      AllOf(HasSubstr("a GPT needs at least one layer, hidden unit, head, position and vocabulary entry"),
+            HasSubstr("=0"));
   EXPECT_THAT(refusal({.layers = 0}), refuses);
   EXPECT_THAT(refusal({.hidden = 0}), refuses);
   EXPECT_THAT(refusal({.heads = 0}), refuses);
@@ -95,8 +98,9 @@ TEST(CheckGptShape, RefusesAModelWithoutAPart) {
 }
 
 TEST(CheckGptShape, RefusesHiddenUnitsThatDoNotDivideOverTheHeads) {
-  EXPECT_EQ(refusal({.heads = 7}),
-            "hidden cannot be split over the heads: hidden must be a multiple of heads (hidden=768, heads=7)");
+  EXPECT_EQ(
+      refusal({.heads = 7}),
+      "hidden cannot be split over the heads: hidden must be a multiple of heads (hidden=768, heads=7)");
 }
 
 TEST(CheckGptShape, RefusesHeadsThatDoNotDivideOverTensorRanks) {
@@ -110,8 +114,9 @@ TEST(CheckGptShape, RefusesFewerLayersThanPipelineRanks) {
 }
 
 TEST(CheckGptShape, RefusesTensorRanksWithoutVocabulary) {
-  EXPECT_EQ(refusal({.vocabulary = 3}, {.tensor = 4}),
-            "vocabulary cannot be split over TP: every tensor rank needs at least one entry (vocabulary=3, TP=4)");
+  EXPECT_EQ(
+      refusal({.vocabulary = 3}, {.tensor = 4}),
+      "vocabulary cannot be split over TP: every tensor rank needs at least one entry (vocabulary=3, TP=4)");
 }
 
 TEST(CheckGptShape, AcceptsWhatCanBeSplit) {

@@ -1,12 +1,11 @@
 // What a layer's code depends on, and what it does not: a new layout must not compile the layers again.
-#include <trilith/nn/layer_config.hpp>
-
 #include <type_traits>
 
 #include <gtest/gtest.h>
 
 #include <trilith/comm/thread_communicator.hpp>
 #include <trilith/device/host.hpp>
+#include <trilith/nn/layer_config.hpp>
 #include <trilith/schedule/gpipe.hpp>
 #include <trilith/schedule/policy.hpp>
 

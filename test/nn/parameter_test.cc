@@ -1,6 +1,4 @@
 // Partitions hold each element once, and initial values depend on names and places in the whole tensor only.
-#include <trilith/nn/parameter.hpp>
-
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <trilith/device/host.hpp>
+#include <trilith/nn/parameter.hpp>
 
 namespace trilith {
 namespace {
@@ -27,8 +26,8 @@ void for_each_partition(Check&& check) {
 }
 
 std::string text(const Partition& p) {
-  return "(" + std::to_string(p.outer) + ", " + std::to_string(p.extent) + ", " + std::to_string(p.inner) + ") in " +
-         std::to_string(p.parts);
+  return "(" + std::to_string(p.outer) + ", " + std::to_string(p.extent) + ", " + std::to_string(p.inner) +
+         ") in " + std::to_string(p.parts);
 }
 
 TEST(Partition, SharesAreEqualAndTogetherHoldTheWhole) {
@@ -94,8 +93,8 @@ TEST(Partition, PartsBehindTheLastElementAreAllPadding) {
   five_in_four.for_each_run(3, [](Index, Index, Index) { FAIL() << "rank 3 holds nothing"; });
 }
 
-// Attention's (in, 3 · out) weight: a rank holds its columns of the queries, of the keys and of the values, side by
-// side, so that its part is an (in, 3 · out / TP) matrix.
+// Attention's (in, 3 · out) weight: a rank holds its columns of the queries, of the keys and of the values,
+// side by side, so that its part is an (in, 3 · out / TP) matrix.
 TEST(Partition, ColumnsOfAFusedWeightAreSplitWithinEachOfItsParts) {
   constexpr Index in = 5, out = 6, fused = 3;
   constexpr int ranks = 2;
@@ -154,8 +153,10 @@ std::vector<ParameterSpec> specs(int ranks) {
           {.name = "bias", .shape = {180}, .partition = {.outer = 3, .extent = 60, .parts = ranks}}};
 }
 
-// The whole tensors, in the order of specs(), put together from the parts of all ranks. What no run holds must be 0.
-std::vector<std::vector<float>> initial_values(int ranks, std::uint64_t seed, int threads = 1, int first = 0) {
+// The whole tensors, in the order of specs(), put together from the parts of all ranks. What no run holds
+// must be 0.
+std::vector<std::vector<float>> initial_values(int ranks, std::uint64_t seed, int threads = 1,
+                                               int first = 0) {
   std::vector<std::vector<float>> whole;
   for (int rank = 0; rank < ranks; ++rank) {
     Host::Memory memory(true);
@@ -198,7 +199,9 @@ TEST(InitialValues, DoNotDependOnTheOrderInWhichLayersAreBuilt) {
   for (int first = 1; first < 6; ++first) EXPECT_EQ(initial_values(2, 3, 1, first), expected);
 }
 
-TEST(InitialValues, DoNotDependOnTheNumberOfThreads) { EXPECT_EQ(initial_values(1, 3, 3), initial_values(1, 3)); }
+TEST(InitialValues, DoNotDependOnTheNumberOfThreads) {
+  EXPECT_EQ(initial_values(1, 3, 3), initial_values(1, 3));
+}
 
 TEST(InitialValues, DependOnTheSeedAndTheName) {
   const auto values = initial_values(1, 3);

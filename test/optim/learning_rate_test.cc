@@ -1,9 +1,9 @@
 // The learning rate at each part of its course.
-#include <trilith/optim/learning_rate.hpp>
-
 #include <cstdint>
 
 #include <gtest/gtest.h>
+
+#include <trilith/optim/learning_rate.hpp>
 
 namespace trilith {
 namespace {

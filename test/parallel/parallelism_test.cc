@@ -1,12 +1,12 @@
 // Ranks and coordinates: the one table of the design's order of axes, and what holds for every shape.
-#include <trilith/parallel/parallelism.hpp>
-
 #include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include <trilith/parallel/parallelism.hpp>
 
 namespace trilith {
 namespace {
@@ -15,13 +15,13 @@ using Ranks = std::vector<int>;
 
 constexpr Axis axes[] = {Axis::tensor, Axis::context, Axis::data, Axis::pipeline};
 
-// Every rank has a coordinate inside the shape, which leads back to it. Since there are as many coordinates as
-// ranks, no two ranks share one.
+// Every rank has a coordinate inside the shape, which leads back to it. Since there are as many coordinates
+// as ranks, no two ranks share one.
 constexpr bool ranks_and_coordinates_are_one_to_one(const ParallelShape& shape) {
   for (int rank = 0; rank < shape.world(); ++rank) {
     const Coordinate c = shape.coordinate_of(rank);
-    if (c.tensor < 0 || c.tensor >= shape.tensor || c.context < 0 || c.context >= shape.context || c.data < 0 ||
-        c.data >= shape.data || c.pipeline < 0 || c.pipeline >= shape.pipeline) {
+    if (c.tensor < 0 || c.tensor >= shape.tensor || c.context < 0 || c.context >= shape.context ||
+        c.data < 0 || c.data >= shape.data || c.pipeline < 0 || c.pipeline >= shape.pipeline) {
       return false;
     }
     if (shape.rank_of(c) != rank) return false;
@@ -49,8 +49,8 @@ void for_each_shape(int most, Check&& check) {
 }
 
 std::string text(const ParallelShape& s) {
-  return "TP=" + std::to_string(s.tensor) + " PP=" + std::to_string(s.pipeline) + " DP=" + std::to_string(s.data) +
-         " CP=" + std::to_string(s.context);
+  return "TP=" + std::to_string(s.tensor) + " PP=" + std::to_string(s.pipeline) +
+         " DP=" + std::to_string(s.data) + " CP=" + std::to_string(s.context);
 }
 
 TEST(ParallelShape, RanksAndCoordinatesAreOneToOne) {
@@ -87,8 +87,8 @@ TEST(ParallelShape, GroupsOfTwoRanksOnEachAxis) {
   static_assert(two_each.group(Axis::pipeline, 7) == Ranks{7, 15});
 }
 
-// What makes groups of an axis a partition: each has as many ranks as the axis, ascending, with the rank itself in
-// the place that its coordinate says, and all its members name the same group.
+// What makes groups of an axis a partition: each has as many ranks as the axis, ascending, with the rank
+// itself in the place that its coordinate says, and all its members name the same group.
 TEST(ParallelShape, EveryRankIsInExactlyOneGroupOfEachAxis) {
   for_each_shape(4, [](const ParallelShape& shape) {
     for (const Axis axis : axes) {

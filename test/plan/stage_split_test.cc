@@ -1,6 +1,4 @@
 // Layers to stages by cost: against all splits there are, where there are few, and what GPT-2's head weighs.
-#include <trilith/plan/stage_split.hpp>
-
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -15,6 +13,7 @@
 #include <trilith/core/random.hpp>
 #include <trilith/nn/gpt.hpp>
 #include <trilith/nn/layer_config.hpp>
+#include <trilith/plan/stage_split.hpp>
 
 namespace trilith {
 namespace {
@@ -142,9 +141,12 @@ TEST(CheckSplit, AcceptsWhatGivesEachLayerOnce) {
 }
 
 TEST(CheckSplit, RefusesAnythingElse) {
-  EXPECT_EQ(message_of([] { check_split({6, 5}, 12, 2); }),
-            "the given split has 2 stages and 11 layers; the model has 12 layers on 2 stages; give every stage at "
-            "least one layer and each layer once");
+  EXPECT_EQ(
+      message_of([] {
+        check_split({6, 5}, 12, 2);
+      }),
+      "the given split has 2 stages and 11 layers; the model has 12 layers on 2 stages; give every stage at "
+      "least one layer and each layer once");
   EXPECT_THROW(check_split({6, 7}, 12, 2), Error);
   EXPECT_THROW(check_split({4, 4, 4}, 12, 2), Error);
   EXPECT_THROW(check_split({12}, 12, 2), Error);
@@ -162,7 +164,8 @@ TEST(StagesOf, FollowOneAnother) {
 }
 
 TEST(StagesOf, OneStageIsFirstAndLast) {
-  EXPECT_EQ(stages_of({12}).front(), (StageRange{.first_layer = 0, .layers = 12, .first = true, .last = true}));
+  EXPECT_EQ(stages_of({12}).front(),
+            (StageRange{.first_layer = 0, .layers = 12, .first = true, .last = true}));
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 // GPipe's programs. That they obey the laws, as every schedule's must, is in laws_test.cc.
-#include <trilith/schedule/gpipe.hpp>
-
 #include <gtest/gtest.h>
 
+#include <trilith/schedule/gpipe.hpp>
 #include <trilith/schedule/policy.hpp>
 
 #include "test/schedule/notation.hpp"

@@ -1,7 +1,5 @@
-// The laws of pipeline programs: every schedule obeys them, and each one broken on purpose is found, with its rank
-// and its action.
-#include <trilith/schedule/laws.hpp>
-
+// The laws of pipeline programs: every schedule obeys them, and each one broken on purpose is found, with its
+// rank and its action.
 #include <ostream>
 #include <set>
 #include <string>
@@ -12,6 +10,7 @@
 
 #include <trilith/core/config.hpp>
 #include <trilith/schedule/gpipe.hpp>
+#include <trilith/schedule/laws.hpp>
 #include <trilith/schedule/one_f_one_b.hpp>
 #include <trilith/schedule/policy.hpp>
 
@@ -60,7 +59,8 @@ TYPED_TEST(LawsOf, HoldForEveryNumberOfRanksAndMicrobatches) {
 
 // A user's policy needs nothing but what the concept asks for.
 static_assert(schedule_policy<EagerOneFOneB>);
-static_assert(std::is_same_v<Config<Schedule<EagerOneFOneB>>::policy<ScheduleCategory>::schedule, EagerOneFOneB>);
+static_assert(
+    std::is_same_v<Config<Schedule<EagerOneFOneB>>::policy<ScheduleCategory>::schedule, EagerOneFOneB>);
 
 TEST(UserPolicy, HoldsOneMicrobatchMoreThanOneFOneB) {
   EXPECT_EQ(to_text(EagerOneFOneB::program(2, 4, 4)), "F0 F1 F2 B0 F3 B1 B2 B3");
@@ -86,14 +86,19 @@ TEST(Verify, FindsAMissingForward) {
 }
 
 TEST(Verify, FindsAMissingWeightPart) {
-  EXPECT_EQ(verify(by_hand(2, {"F0 F1 I0 W0 I1", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::exactly_once, 0, 5}));
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 I0 W0 I1", "F0 B0 F1 B1"}, {2, 1})),
+            (Verdict{Law::exactly_once, 0, 5}));
 }
 
 TEST(Verify, FindsWhatIsDoneTwice) {
-  EXPECT_EQ(verify(by_hand(2, {"F0 F1 F1 B0 B1", "F0 B0 F1 B1"}, {3, 1})), (Verdict{Law::exactly_once, 0, 2}));
-  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B0 B1", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::exactly_once, 0, 3}));
-  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 W0 B1", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::exactly_once, 0, 3}));
-  EXPECT_EQ(verify(by_hand(2, {"F0 F1 I0 B0 B1", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::exactly_once, 0, 3}));
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 F1 B0 B1", "F0 B0 F1 B1"}, {3, 1})),
+            (Verdict{Law::exactly_once, 0, 2}));
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B0 B1", "F0 B0 F1 B1"}, {2, 1})),
+            (Verdict{Law::exactly_once, 0, 3}));
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 W0 B1", "F0 B0 F1 B1"}, {2, 1})),
+            (Verdict{Law::exactly_once, 0, 3}));
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 I0 B0 B1", "F0 B0 F1 B1"}, {2, 1})),
+            (Verdict{Law::exactly_once, 0, 3}));
 }
 
 TEST(Verify, FindsMicrobatchesAndChunksThatDoNotExist) {
@@ -119,13 +124,14 @@ TEST(Verify, FindsWeightPartsThatDescendWhereInputPartsDoNot) {
   EXPECT_EQ(verify(by_hand(2, {"F0 F1 I0 I1 W1 W0", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::ascend, 0, 5}));
 }
 
-// Rank 0 sends 0 and then 1; rank 1 waits for 1 first. It shows where rank 0 sends 0, before its second action.
+// Rank 0 sends 0 and then 1; rank 1 waits for 1 first. It shows where rank 0 sends 0, before its second
+// action.
 TEST(Verify, FindsAPairOfForwardsThatWereSwapped) {
   EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F1 F0 B0 B1"}, {2, 2})), (Verdict{Law::matched, 0, 1}));
 }
 
-// One microbatch, two chunks a rank: stages 0, 2 and 1, 3. What rank 0 sends first is for stage 1, but rank 1 waits
-// for the input of stage 3.
+// One microbatch, two chunks a rank: stages 0, 2 and 1, 3. What rank 0 sends first is for stage 1, but rank 1
+// waits for the input of stage 3.
 TEST(Verify, FindsAMessageThatWouldArriveAtAnotherStage) {
   EXPECT_EQ(verify(by_hand(1, {"F0 F0.1 B0.1 B0", "F0.1 F0 B0.1 B0"}, {2, 2}, {0, 2, 1, 3})),
             (Verdict{Law::matched, 0, 1}));
@@ -137,7 +143,8 @@ TEST(Verify, FindsACycleOfExchanges) {
   EXPECT_EQ(verify(by_hand(2, {"F0 B0 F1 B1", "F0 F1 B0 B1"}, {1, 2})), (Verdict{Law::progress, 0, 1}));
 }
 
-// The same cycle between ranks 1 and 2. The first rank that waits for ever is named, though it is not in the cycle.
+// The same cycle between ranks 1 and 2. The first rank that waits for ever is named, though it is not in the
+// cycle.
 TEST(Verify, FindsACycleBehindARankThatWaits) {
   EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F0 B0 F1 B1", "F0 F1 B0 B1"}, {2, 1, 2})),
             (Verdict{Law::progress, 0, 2}));
@@ -155,7 +162,8 @@ TEST(Verify, FindsOneMicrobatchTooManyInFlight) {
 }
 
 TEST(Verify, CountsAMicrobatchUntilItsWeightPart) {
-  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F0 I0 F1 I1 W0 W1"}, {2, 1})), (Verdict{Law::in_flight, 1, 2}));
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F0 I0 F1 I1 W0 W1"}, {2, 1})),
+            (Verdict{Law::in_flight, 1, 2}));
   EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F0 I0 F1 I1 W0 W1"}, {2, 2})), Verdict{});
 }
 
@@ -183,9 +191,10 @@ TEST(RequireLawful, SaysWhichScheduleBreaksWhichLawAndWhere) {
     require_lawful(by_hand(2, {"F0 F1 B0 B1", "F0 B0 F1"}, {2, 1}), "Mine");
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "schedule Mine is wrong at p=2, m=2, rank 1, action 3; each microbatch must have exactly one "
-                 "forward and one backward (both parts) in each chunk");
+    EXPECT_STREQ(
+        error.what(),
+        "schedule Mine is wrong at p=2, m=2, rank 1, action 3; each microbatch must have exactly one "
+        "forward and one backward (both parts) in each chunk");
   }
 }
 

@@ -1,5 +1,5 @@
-// Programs as one reads them, for tests: `F0 F1 B0 B1`, with F for forward, B for backward, I and W for its input and
-// weight parts, then the microbatch and, where it is not 0, the chunk: `F0.1`.
+// Programs as one reads them, for tests: `F0 F1 B0 B1`, with F for forward, B for backward, I and W for its
+// input and weight parts, then the microbatch and, where it is not 0, the chunk: `F0.1`.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +34,10 @@ inline Program parse(const std::string& text) {
   return program;
 }
 
-// A pipeline of programs written by hand. `stage_of`: of each rank's chunks, rank by rank; left out, stage r lies on
-// rank r.
-inline Pipeline by_hand(int microbatches, const std::vector<std::string>& programs, std::vector<int> promised_peak,
-                        std::vector<int> stage_of = {}) {
+// A pipeline of programs written by hand. `stage_of`: of each rank's chunks, rank by rank; left out, stage r
+// lies on rank r.
+inline Pipeline by_hand(int microbatches, const std::vector<std::string>& programs,
+                        std::vector<int> promised_peak, std::vector<int> stage_of = {}) {
   const int ranks = static_cast<int>(programs.size());
   Pipeline pipeline{.ranks = ranks, .microbatches = microbatches, .promised_peak = std::move(promised_peak)};
   if (stage_of.empty()) {

@@ -1,11 +1,10 @@
 // 1F1B's programs. That they obey the laws, as every schedule's must, is in laws_test.cc.
-#include <trilith/schedule/one_f_one_b.hpp>
-
 #include <algorithm>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include <trilith/schedule/one_f_one_b.hpp>
 #include <trilith/schedule/policy.hpp>
 
 #include "test/schedule/notation.hpp"
@@ -31,7 +30,9 @@ TEST(OneFOneB, WithFewerMicrobatchesThanRanks) {
   EXPECT_EQ(to_text(OneFOneB::program(3, 4, 2)), "F0 B0 F1 B1");
 }
 
-TEST(OneFOneB, OfOneRankAlternates) { EXPECT_EQ(to_text(OneFOneB::program(0, 1, 3)), "F0 B0 F1 B1 F2 B2"); }
+TEST(OneFOneB, OfOneRankAlternates) {
+  EXPECT_EQ(to_text(OneFOneB::program(0, 1, 3)), "F0 B0 F1 B1 F2 B2");
+}
 
 // Rank r runs min(p − 1 − r, m) forwards before its first pair, so min(p − r, m) before its first backward.
 TEST(OneFOneB, WarmsUpJustLongEnoughForTheFirstGradientToComeBack) {
@@ -42,9 +43,9 @@ TEST(OneFOneB, WarmsUpJustLongEnoughForTheFirstGradientToComeBack) {
     for (int microbatches = 1; microbatches <= 64; ++microbatches) {
       for (int rank = 0; rank < ranks; ++rank) {
         const schedule::Program program = OneFOneB::program(rank, ranks, microbatches);
-        const auto first_backward = std::find_if(program.begin(), program.end(), [](const schedule::Action& a) {
-          return a.pass == schedule::Pass::backward;
-        });
+        const auto first_backward =
+            std::find_if(program.begin(), program.end(),
+                         [](const schedule::Action& a) { return a.pass == schedule::Pass::backward; });
         EXPECT_EQ(first_backward - program.begin(), std::min(ranks - rank, microbatches));
         EXPECT_EQ(OneFOneB::warm_up(rank, ranks, microbatches), std::min(ranks - 1 - rank, microbatches));
       }

@@ -1,6 +1,4 @@
 // What follows from programs, whoever made them: exchanges, slots, and the forward passes alone.
-#include <trilith/schedule/pipeline.hpp>
-
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -11,6 +9,7 @@
 
 #include <trilith/schedule/gpipe.hpp>
 #include <trilith/schedule/one_f_one_b.hpp>
+#include <trilith/schedule/pipeline.hpp>
 
 #include "test/schedule/notation.hpp"
 #include "test/schedule/rehearsal.hpp"
@@ -132,8 +131,9 @@ TEST(Exchanges, WouldDeadlockOneByOne) {
   EXPECT_EQ(Rehearsal(pipeline, one_by_one).run(), "deadlock: rank 0, action 2");
 }
 
-// Walks a rank's program and holds `places` against what their comment says: a microbatch takes a place that no other
-// holds at its first pass that `takes` accepts, keeps it through all its later passes, and leaves it with the last.
+// Walks a rank's program and holds `places` against what their comment says: a microbatch takes a place that
+// no other holds at its first pass that `takes` accepts, keeps it through all its later passes, and leaves it
+// with the last.
 void expect_places_hold_one_microbatch_each(const Pipeline& pipeline, int rank, const Slots::Places& places,
                                             bool (*takes)(Pass)) {
   const Program& program = pipeline.programs[rank];
@@ -158,10 +158,9 @@ void expect_places_hold_one_microbatch_each(const Pipeline& pipeline, int rank, 
       EXPECT_EQ(place, old - held.begin()) << "action " << i;
     }
     used[a.chunk] = std::max(used[a.chunk], place + 1);
-    const bool last = std::none_of(program.begin() + static_cast<std::ptrdiff_t>(i) + 1, program.end(),
-                                   [&](const Action& later) {
-                                     return later.chunk == a.chunk && later.microbatch == a.microbatch;
-                                   });
+    const bool last = std::none_of(
+        program.begin() + static_cast<std::ptrdiff_t>(i) + 1, program.end(),
+        [&](const Action& later) { return later.chunk == a.chunk && later.microbatch == a.microbatch; });
     if (last) held[place] = -1;
   }
   EXPECT_EQ(used, places.count) << "more places than are ever used";
@@ -202,12 +201,14 @@ TEST(Slots, GradientsNeedOnePlaceWhereBackwardIsWhole) {
   for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(slots(pipeline, rank).gradients.count, std::vector{1});
 }
 
-// Rank r of ZB-H1 keeps gradients from the input part of microbatch i to the weight part, r input parts later.
+// Rank r of ZB-H1 keeps gradients from the input part of microbatch i to the weight part, r input parts
+// later.
 TEST(Slots, GradientsLastFromTheInputPartToTheWeightPart) {
   EXPECT_EQ(to_text(SplitOneFOneB::program(0, 4, 4)), "F0 F1 F2 F3 I0 W0 I1 W1 I2 W2 I3 W3");
   EXPECT_EQ(to_text(SplitOneFOneB::program(3, 4, 4)), "F0 I0 F1 I1 F2 I2 F3 I3 W0 W1 W2 W3");
   const Pipeline pipeline = make_pipeline<SplitOneFOneB>(4, 8);
-  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(slots(pipeline, rank).gradients.count, std::vector{rank + 1});
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(slots(pipeline, rank).gradients.count, std::vector{rank + 1});
 
   const Slots last = slots(make_pipeline<SplitOneFOneB>(2, 3), 1);  // F0 I0 F1 I1 W0 F2 I2 W1 W2
   EXPECT_EQ(last.activations.of_action, (std::vector{0, 0, 1, 1, 0, 0, 0, 1, 0}));

@@ -1,6 +1,7 @@
-// Rehearses a pipeline without computing: every rank walks its program and its exchanges, and a group of transfers
-// ends only when the partner of each of its transfers has been posted too, as with rendezvous messages. Written
-// apart from the laws, from the contract of exchanges alone, so that one can find the other's faults.
+// Rehearses a pipeline without computing: every rank walks its program and its exchanges, and a group of
+// transfers ends only when the partner of each of its transfers has been posted too, as with rendezvous
+// messages. Written apart from the laws, from the contract of exchanges alone, so that one can find the
+// other's faults.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +52,7 @@ class Rehearsal {
   struct Rank {
     int action = 0;
     std::size_t group = 0;
-    std::vector<Posted> posted = {};                            // of the group that is being waited for
+    std::vector<Posted> posted = {};                             // of the group that is being waited for
     std::vector<std::pair<Pass, std::pair<int, int>>> has = {};  // received: pass, (microbatch, chunk)
   };
   struct Channel {

@@ -1,5 +1,5 @@
-// Schedules as users of the library write them, for tests: everything that holds for the library's own must hold for
-// these.
+// Schedules as users of the library write them, for tests: everything that holds for the library's own must
+// hold for these.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,15 @@
 
 namespace trilith::test {
 
-// 1F1B with one more warm-up forward, which hides the latency of a message at the cost of one more microbatch held.
+// 1F1B with one more warm-up forward, which hides the latency of a message at the cost of one more microbatch
+// held.
 struct EagerOneFOneB {
   static constexpr const char* name = "EagerOneFOneB";
   static constexpr int chunks = 1;
 
-  static constexpr int stage_of(int rank, int chunk, int ranks) { return OneFOneB::stage_of(rank, chunk, ranks); }
+  static constexpr int stage_of(int rank, int chunk, int ranks) {
+    return OneFOneB::stage_of(rank, chunk, ranks);
+  }
 
   static constexpr int warm_up(int rank, int ranks, int microbatches) {
     return std::min(ranks - rank, microbatches);
@@ -37,13 +40,16 @@ struct EagerOneFOneB {
   }
 };
 
-// ZB-H1 (Qi, Wan, Huang, Lin, "Zero bubble pipeline parallelism", ICLR 2024): 1F1B with the backward in two parts.
-// The weight part of microbatch i − r comes right after the input part of microbatch i, the rest at the end.
+// ZB-H1 (Qi, Wan, Huang, Lin, "Zero bubble pipeline parallelism", ICLR 2024): 1F1B with the backward in two
+// parts. The weight part of microbatch i − r comes right after the input part of microbatch i, the rest at
+// the end.
 struct SplitOneFOneB {
   static constexpr const char* name = "SplitOneFOneB";
   static constexpr int chunks = 1;
 
-  static constexpr int stage_of(int rank, int chunk, int ranks) { return OneFOneB::stage_of(rank, chunk, ranks); }
+  static constexpr int stage_of(int rank, int chunk, int ranks) {
+    return OneFOneB::stage_of(rank, chunk, ranks);
+  }
 
   static constexpr int peak_in_flight(int /*rank*/, int ranks, int microbatches) {
     return std::min(ranks, microbatches);

@@ -74,7 +74,6 @@ Worst worst_error(const Tensors<T>& actual, const Tensors<U>& expected) {
 template <class T, class U>
 void expect_close(const Tensors<T>& actual, const Tensors<U>& expected, double tolerance) {
   const Worst worst = worst_error(actual, expected);
-  if (getenv("WORST")) fprintf(stderr,"worst %.2e of %.0e %s\n",worst.error,tolerance,worst.tensor.c_str());
   EXPECT_LE(worst.error, tolerance) << worst.tensor;
 }
 

@@ -10,6 +10,9 @@
 // With TP = 1 the tensor group has no entry at all.
 
 #include <cstdint>
+#include <iterator>
+#include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -36,6 +39,8 @@ std::int64_t calls(const Ledger& ledger, const std::string& group) {
 struct Counted {
   Layout layout;
   int microbatches;
+
+  friend std::ostream& operator<<(std::ostream& out, const Counted& c) { return out << c.name(); }
 
   std::string name() const {
     return "TP" + std::to_string(layout.tensor) + "PP" + std::to_string(layout.pipeline) + "DP" +
@@ -107,6 +112,15 @@ TEST_P(Counts, TwoAllReducesForwardAndTwoBackwardPerLayerAndMicrobatch) {
   }
 }
 
+// The whole gradient buffer, but for the gap behind a tied table, which goes by itself.
+Index reduced_elements(const Parameters<Host>& parameters) {
+  Index gap = 0;
+  for (const Parameter& p : parameters) {
+    if (p.spec.name == "wte.weight") gap = (16 - p.gradient.size() % 16) % 16;
+  }
+  return parameters.size() - gap;
+}
+
 // Each gradient is summed over data ranks exactly once; beside them go the loss and the count of valid tokens.
 TEST_P(Counts, EachGradientIsReducedOnceOverDataRanks) {
   const auto& [layout, m] = GetParam();
@@ -114,7 +128,8 @@ TEST_P(Counts, EachGradientIsReducedOnceOverDataRanks) {
   for (int rank = 0; rank < trainer_->ranks(); ++rank) {
     SCOPED_TRACE("rank " + std::to_string(rank));
     const Ledger::Entry all = step[rank].total("data", Collective::all_reduce);
-    EXPECT_EQ(all.bytes, layout.data == 1 ? 0 : trainer_->parameters(rank).size() * 4 + 2 * 8);
+    const Index elements = reduced_elements(trainer_->parameters(rank));
+    EXPECT_EQ(all.bytes, layout.data == 1 ? 0 : elements * 4 + 2 * 8);
     EXPECT_EQ(calls(step[rank], "data"), all.calls) << "all-reduces are all there is";
   }
 }

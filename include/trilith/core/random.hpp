@@ -53,6 +53,15 @@ class Philox {
 
   float normal(std::uint64_t index) const { return normals(index / 4)[index % 4]; }
 
+  // to[i] = deviation · normal(first + i) for 0 ≤ i < count.
+  void normals(std::uint64_t first, std::int64_t count, float deviation, float* to) const {
+    for (std::int64_t i = 0; i < count;) {
+      const std::uint64_t index = first + static_cast<std::uint64_t>(i);
+      const std::array<float, 4> quad = normals(index / 4);
+      for (std::uint64_t lane = index % 4; lane < 4 && i < count; ++lane, ++i) to[i] = deviation * quad[lane];
+    }
+  }
+
  private:
   static constexpr std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
   static constexpr std::uint32_t high(std::uint64_t x) {

@@ -33,6 +33,10 @@ class Gpt {
   using stream = typename L::stream;
   using Block = TransformerBlock<L>;
 
+  // Does not compile where the shape breaks a rule under the layout.
+  template <GptShape S, ParallelShape P>
+  using CheckedShape = CheckedGptShape<S, P>;
+
   struct Activations {
     Matrix<float> input;  // (rows, hidden): embedded tokens, or what the stage before sent
     std::vector<typename Block::Activations> blocks;
@@ -84,9 +88,9 @@ class Gpt {
 
   Matrix<float> output(const Activations& a) const { return a.blocks.back().output; }
 
-  // On the last stage, after forward: the sum of the losses of the microbatch's valid tokens.
-  double loss(const stream& s, const Microbatch& microbatch, const Activations& a) const {
-    return head_->loss(s, microbatch.targets, a.head);
+  // On the last stage, after forward: total(0) = the sum of the losses of the microbatch's valid tokens.
+  void loss(const stream& s, const Microbatch& microbatch, const Activations& a, Vector<double> total) const {
+    head_->loss(s, microbatch.targets, a.head, total);
   }
 
   // From g.output, which the last stage fills itself, to input_gradient(g). `loss_scale`: 1 / valid tokens

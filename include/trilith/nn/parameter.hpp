@@ -15,6 +15,7 @@
 #include <trilith/core/random.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/device.hpp>
+#include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
 
@@ -129,27 +130,20 @@ class Parameters {
 
 template <device D>
 void Parameters<D>::initialize(const typename D::stream& stream, std::uint64_t seed) {
-  std::fill_n(values().data(), size_, 0.0f);
-  std::fill_n(gradients().data(), size_, 0.0f);
+  constexpr Index piece = Index{1} << 16;  // elements that are drawn, then copied, at once
+  std::vector<float> drawn(piece);
+  fill(stream, values(), 0.0f);
+  fill(stream, gradients(), 0.0f);
   for (Parameter& p : parameters_) {
-    if (p.spec.initial == Initial::zeros) continue;
+    if (p.spec.initial == Initial::ones) fill(stream, p.value, 1.0f);
+    if (p.spec.initial != Initial::normal) continue;
     const Philox random(seed, hash(p.spec.name));
     p.spec.partition.for_each_run(tensor_rank_, [&](Index global, Index local, Index count) {
-      float* const to = p.value.data() + local;
-      if (p.spec.initial == Initial::ones) {
-        std::fill_n(to, count, 1.0f);
-        return;
+      for (Index done = 0; done < count; done += piece) {
+        const Index length = std::min(piece, count - done);
+        random.normals(static_cast<std::uint64_t>(global + done), length, p.spec.deviation, drawn.data());
+        upload(stream, drawn.data(), p.value.slice(0, local + done, length));
       }
-      constexpr Index grain = 4096;
-      stream.parallel_for(count, grain, [&](Index first, Index last) {
-        for (Index i = first; i < last;) {
-          const std::uint64_t index = static_cast<std::uint64_t>(global + i);
-          const auto quad = random.normals(index / 4);
-          for (std::uint64_t lane = index % 4; lane < 4 && i < last; ++lane, ++i) {
-            to[i] = p.spec.deviation * quad[lane];
-          }
-        }
-      });
     });
   }
 }

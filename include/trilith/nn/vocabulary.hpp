@@ -103,8 +103,9 @@ class VocabularyParallelHead {
     gemm(s, ops::Transpose::no, x, ops::Transpose::yes, table_->matrix(part_.share, hidden_), a.logits);
   }
 
-  // Σ over tokens with a target ≥ 0 of their loss; the same on every tensor rank.
-  double loss(const stream& s, Vector<const std::int32_t> targets, const Activations& a) const {
+  // total(0) = Σ over tokens with a target ≥ 0 of their loss; the same on every tensor rank.
+  void loss(const stream& s, Vector<const std::int32_t> targets, const Activations& a,
+            Vector<double> total) const {
     const Index rows = targets.size();
     const Vector<float> sum = a.sums.slice(0, 0, rows);
     const Vector<float> target_logit = a.sums.slice(0, rows, rows);
@@ -115,7 +116,7 @@ class VocabularyParallelHead {
       rescale_sums(s, a.local_max, a.max, sum);
       tensor_group_->all_reduce(s, a.sums).wait(s);
     }
-    return cross_entropy_loss(s, targets, a.max, sum, target_logit);
+    cross_entropy_loss(s, targets, a.max, sum, target_logit, total);
   }
 
   // Turns the logits into their gradients, scaled by `scale` (1 / valid tokens of the global batch).

@@ -10,3 +10,4 @@
 #include <trilith/ops/host/gemm.hpp>
 #include <trilith/ops/host/layer_norm.hpp>
 #include <trilith/ops/host/reduce.hpp>
+#include <trilith/ops/host/transfer.hpp>

@@ -45,19 +45,22 @@ class Stage {
     plan_ = std::move(plan);
   }
 
-  // What the following passes work on. loss_scale: 1 / valid tokens of the global batch. `final` is called
-  // with each range of the gradient buffer that the last microbatch's weight gradients have completed.
-  void begin(std::span<const Microbatch> microbatches, float loss_scale,
+  // What the following passes work on. losses: one for each microbatch, filled on the last stage.
+  // loss_scale: 1 / valid tokens of the global batch. `final` is called with each range of the gradient buffer
+  // that the last microbatch's weight gradients have completed.
+  void begin(std::span<const Microbatch> microbatches, Vector<double> losses, float loss_scale,
              std::function<void(Index, Index)> final) {
     microbatches_ = microbatches;
     loss_scale_ = loss_scale;
     final_ = std::move(final);
-    losses_.assign(microbatches.size(), 0.0);
+    losses_ = losses;
   }
 
   void forward(const stream& s, int microbatch, int slot) {
     model_->forward(s, microbatches_[microbatch], plan_.activations[slot]);
-    if (last_) losses_[microbatch] = model_->loss(s, microbatches_[microbatch], plan_.activations[slot]);
+    if (last_) {
+      model_->loss(s, microbatches_[microbatch], plan_.activations[slot], losses_.slice(0, microbatch, 1));
+    }
   }
 
   void backward(const stream& s, int microbatch, int slot, int gradient_slot) {
@@ -90,13 +93,6 @@ class Stage {
   const TokenShape& tokens() const { return tokens_; }
   std::size_t bytes() const { return allocation_.bytes(); }
 
-  // Σ of the losses of all microbatches since begin(), in their order; 0 but on the last stage.
-  double loss() const {
-    double sum = 0;
-    for (const double loss : losses_) sum += loss;
-    return sum;
-  }
-
  private:
   struct Plan {
     std::vector<typename Model::Activations> activations;
@@ -124,7 +120,7 @@ class Stage {
   std::span<const Microbatch> microbatches_;
   float loss_scale_ = 1;
   std::function<void(Index, Index)> final_;
-  std::vector<double> losses_;
+  Vector<double> losses_;
 };
 
 }  // namespace trilith::inline v0

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -56,7 +58,8 @@ class RankTrainer {
         tensor_group_(rank.group("tensor", plan.parallel.group(Axis::tensor, rank.rank()))),
         pipeline_group_(rank.group("pipeline", plan.parallel.group(Axis::pipeline, rank.rank()))),
         gradient_group_(rank.group("data", plan.parallel.gradient_group(rank.rank()))),
-        parameters_(coordinate_.tensor) {
+        parameters_(coordinate_.tensor),
+        scalar_(memory_.allocate(sizeof(double))) {
     build_chunks();
     join_embedding_group(rank);
     parameters_.allocate(memory_);
@@ -65,7 +68,7 @@ class RankTrainer {
     build_stages();
     executor_.emplace(plan.pipeline, pipeline_group_, stages());
     optimizer_.emplace(stream_, parameters_, memory_);
-    norm_.emplace(parameters_, Model::tensors(plan.model));
+    norm_.emplace(parameters_, Model::tensors(plan.model), memory_);
     reducer_.emplace(gradient_group_, parameters_.gradients(), tied_end(), plan.options.bucket);
   }
 
@@ -112,6 +115,35 @@ class RankTrainer {
 
   // The logits that follow `tokens`, at most as many as a sequence has; whole on every rank.
   std::vector<float> next_token_logits(const std::vector<std::int32_t>& tokens);
+
+  // Reads this rank's weights from `source`, in which source.tensor(name) has read(first, count, float*).
+  template <class Source>
+  void load_weights(const Source& source) {
+    std::vector<float> run;
+    for (const Parameter& p : parameters_) {
+      const auto& tensor = source.tensor(p.spec.name);
+      p.spec.partition.for_each_run(parameters_.tensor_rank(), [&](Index global, Index local, Index count) {
+        run.resize(static_cast<std::size_t>(count));
+        tensor.read(global, count, run.data());
+        upload(stream_, run.data(), p.value.slice(0, local, count));
+      });
+    }
+  }
+
+  // Writes what this rank holds of the weights, and no other rank writes, to target.tensor(name), the whole
+  // tensor in this program's memory.
+  template <class Target>
+  void save_weights(Target& target) {
+    if (coordinate_.data != 0 || coordinate_.context != 0) return;
+    for (const Parameter& p : parameters_) {
+      const bool first_holder = p.spec.partition.parts > 1 || parameters_.tensor_rank() == 0;
+      if (p.spec.is_copy || !first_holder) continue;
+      float* const whole = target.tensor(p.spec.name).data();
+      p.spec.partition.for_each_run(parameters_.tensor_rank(), [&](Index global, Index local, Index count) {
+        download(stream_, Vector<const float>(p.value.slice(0, local, count)), whole + global);
+      });
+    }
+  }
 
   const Parameters<device_type>& parameters() const { return parameters_; }
   const Coordinate& coordinate() const { return coordinate_; }
@@ -194,34 +226,43 @@ class RankTrainer {
     const Index sequences = batch.sequences / plan_->parallel.data;
     const Index count = sequences * batch.length;
     const Index first = coordinate_.data * count;
-    if (static_cast<Index>(tokens_.bytes() / sizeof(std::int32_t)) < count) {
-      tokens_ = memory_.allocate(static_cast<std::size_t>(count) * sizeof(std::int32_t));
-      targets_ = memory_.allocate(static_cast<std::size_t>(count) * sizeof(std::int32_t));
+    const auto bytes = static_cast<std::size_t>(count) * sizeof(std::int32_t);
+    if (tokens_.bytes() < bytes) {
+      tokens_ = memory_.allocate(bytes);
+      targets_ = memory_.allocate(bytes);
     }
-    auto* const tokens = reinterpret_cast<std::int32_t*>(tokens_.data());
-    auto* const targets = reinterpret_cast<std::int32_t*>(targets_.data());
-    std::copy_n(batch.tokens.begin() + first, count, tokens);
-    std::copy_n(batch.targets.begin() + first, count, targets);
+    const Vector<std::int32_t> tokens{reinterpret_cast<std::int32_t*>(tokens_.data()), {count}};
+    const Vector<std::int32_t> targets{reinterpret_cast<std::int32_t*>(targets_.data()), {count}};
+    upload(stream_, batch.tokens.data() + first, tokens);
+    upload(stream_, batch.targets.data() + first, targets);
 
-    microbatches_.clear();
     const TokenShape shape{sequences / microbatches, batch.length};
+    microbatches_.clear();
     for (int i = 0; i < microbatches; ++i) {
       microbatches_.push_back({.shape = shape,
-                               .tokens = {tokens + i * shape.rows(), {shape.rows()}},
-                               .targets = {targets + i * shape.rows(), {shape.rows()}}});
+                               .tokens = tokens.slice(0, i * shape.rows(), shape.rows()),
+                               .targets = targets.slice(0, i * shape.rows(), shape.rows())});
     }
-    double valid = static_cast<double>(
-        std::count_if(targets, targets + count, [](std::int32_t target) { return target >= 0; }));
-    return summed_over(gradient_group_, valid);
+    const auto begin = batch.targets.begin() + first;
+    const auto valid = std::count_if(begin, begin + count, [](std::int32_t target) { return target >= 0; });
+    return summed_over(gradient_group_, static_cast<double>(valid));
+  }
+
+  // Tells the stages what to work on. Without a function for final gradients nothing goes backward.
+  void begin(const std::vector<StageOf*>& stages, float loss_scale,
+             const std::function<void(Index, Index)>& final) {
+    const std::size_t bytes = microbatches_.size() * sizeof(double);
+    if (losses_.bytes() < bytes) losses_ = memory_.allocate(bytes);
+    host_losses_.assign(microbatches_.size(), 0.0);
+    upload(stream_, host_losses_.data(), losses());
+    for (StageOf* stage : stages) stage->begin(microbatches_, losses(), loss_scale, final);
   }
 
   void compute_gradients(double valid) {
     require(valid > 0, "the batch has no valid token", "give at least one target that is not ignored");
     reducer_->begin();
-    for (Chunk& chunk : chunks_) {
-      chunk.stage->begin(microbatches_, static_cast<float>(1 / valid),
-                         [this](Index first, Index last) { reducer_->final(stream_, first, last); });
-    }
+    begin(stages(), static_cast<float>(1 / valid),
+          [this](Index first, Index last) { reducer_->final(stream_, first, last); });
     executor_->run(stream_);
     reduce_tied();
     reducer_->finish(stream_);
@@ -236,15 +277,23 @@ class RankTrainer {
     if (gradient_group_.size() > 1) gradient_group_.all_reduce(stream_, gradient).wait(stream_);
   }
 
-  // Over the microbatches of all data ranks; known to every rank.
+  // Over the microbatches of all data ranks; known to every rank. Only the last stage has filled its losses.
   double total_loss(double valid) {
-    double loss = 0;
-    for (const Chunk& chunk : chunks_) loss += chunk.stage->loss();
+    download(stream_, Vector<const double>(losses()), host_losses_.data());
+    const double loss = std::accumulate(host_losses_.begin(), host_losses_.end(), 0.0);
     return summed_over(pipeline_group_, summed_over(gradient_group_, loss)) / valid;
   }
 
+  Vector<double> losses() const {
+    return {reinterpret_cast<double*>(losses_.data()), {static_cast<Index>(microbatches_.size())}};
+  }
+
   double summed_over(C& group, double value) {
-    if (group.size() > 1) group.all_reduce(stream_, Vector<double>(&value, {1})).wait(stream_);
+    if (group.size() == 1) return value;
+    const Vector<double> device{reinterpret_cast<double*>(scalar_.data()), {1}};
+    upload(stream_, &value, device);
+    group.all_reduce(stream_, device).wait(stream_);
+    download(stream_, Vector<const double>(device), &value);
     return value;
   }
 
@@ -254,7 +303,7 @@ class RankTrainer {
   }
 
   void run_forward(const std::vector<StageOf*>& stages, int microbatches) {
-    for (StageOf* stage : stages) stage->begin(microbatches_, 1, nullptr);
+    begin(stages, 1, nullptr);
     const schedule::Pipeline pipeline = schedule::forward_only(plan_->pipeline, microbatches);
     Executor<StageOf, C>(pipeline, pipeline_group_, stages).run(stream_);
   }
@@ -275,6 +324,10 @@ class RankTrainer {
   std::optional<GradientReducer<C>> reducer_;
   typename device_type::allocation tokens_;
   typename device_type::allocation targets_;
+  typename device_type::allocation losses_;  // of each microbatch
+  typename device_type::allocation logits_;  // of the next token; made when first asked for
+  typename device_type::allocation scalar_;  // one double that is being reduced
+  std::vector<double> host_losses_;
   std::vector<Microbatch> microbatches_;
 };
 
@@ -302,15 +355,20 @@ std::vector<float> RankTrainer<Model, Rank>::next_token_logits(const std::vector
 
   // Each tensor rank of the last stage has a part of the logits; summing them with zeros elsewhere brings
   // them to all.
-  std::vector<float> logits(static_cast<std::size_t>(plan_->model.vocabulary), 0.0f);
+  const Index vocabulary = plan_->model.vocabulary;
+  if (logits_.bytes() == 0) logits_ = memory_.allocate(static_cast<std::size_t>(vocabulary) * sizeof(float));
+  const Vector<float> all{reinterpret_cast<float*>(logits_.data()), {vocabulary}};
+  fill(stream_, all, 0.0f);
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     if (!chunks_[i].range.last) continue;
-    const auto part = chunks_[i].model->logits(stages[i]->activations(0), static_cast<Index>(tokens.size()) - 1);
-    std::copy_n(part.values.data(), part.values.size(), logits.begin() + part.first);
+    const Index row = static_cast<Index>(tokens.size()) - 1;
+    const auto part = chunks_[i].model->logits(stages[i]->activations(0), row);
+    copy(stream_, part.values, all.slice(0, part.first, part.values.size()));
   }
-  const Vector<float> all{logits.data(), {static_cast<Index>(logits.size())}};
   if (tensor_group_.size() > 1) tensor_group_.all_reduce(stream_, all).wait(stream_);
   if (pipeline_group_.size() > 1) pipeline_group_.all_reduce(stream_, all).wait(stream_);
+  std::vector<float> logits(static_cast<std::size_t>(vocabulary));
+  download(stream_, Vector<const float>(all), logits.data());
   return logits;
 }
 

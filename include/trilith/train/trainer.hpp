@@ -17,6 +17,7 @@
 #include <trilith/comm/thread_world.hpp>
 #include <trilith/core/config.hpp>
 #include <trilith/core/error.hpp>
+#include <trilith/core/model_shape.hpp>
 #include <trilith/nn/layer_config.hpp>
 #include <trilith/plan/stage_split.hpp>
 #include <trilith/schedule/laws.hpp>
@@ -42,18 +43,23 @@ class Trainer {
 
   static constexpr ParallelShape parallel = Layout::template policy<ParallelismCategory>::shape;
 
+  using ShapePolicy = typename Layout::template policy<ModelShapeCategory>;
+  static constexpr bool shape_is_constant = requires { ShapePolicy::shape; };
+
   // `world` must have as many ranks as the layout, and outlive the trainer.
   Trainer(const Shape& shape, World& world, TrainerOptions options)
-      : world_(&world), plan_(make_plan(shape, world, std::move(options))), ranks_(world.size()) {
-    run([&](Rank& rank) {
-      ranks_[rank.rank()] = std::make_unique<RankTrainer<Model, Rank>>(plan_, rank);
-    });
-  }
+    requires(!shape_is_constant)
+      : Trainer(world, shape, std::move(options)) {}
+
+  // With ModelShape<…> in the layout.
+  Trainer(World& world, TrainerOptions options)
+    requires shape_is_constant
+      : Trainer(world, ShapePolicy::shape, std::move(options)) {}
 
   // One step on a global batch of options.batch sequences. Throws, and leaves the weights as they were, when
   // the batch is wrong or the loss is not finite.
   StepReport step(const Batch& batch) {
-    check(batch, plan_.options.batch);
+    check_batch(batch, plan_.options.batch);
     const std::int64_t step = step_ + 1;
     StepReport report;
     run([&](Rank& rank) {
@@ -66,7 +72,7 @@ class Trainer {
 
   // Loss and gradients of a batch, without an update. The gradients are those of rank(i).parameters().
   StepReport gradients(const Batch& batch) {
-    check(batch, plan_.options.batch);
+    check_batch(batch, plan_.options.batch);
     StepReport report;
     run([&](Rank& rank) {
       const StepReport mine = ranks_[rank.rank()]->gradients(batch);
@@ -77,7 +83,7 @@ class Trainer {
 
   // Mean loss over the valid tokens of all batches, each of a multiple of evaluation_batch() sequences.
   double evaluate(const std::vector<Batch>& batches) {
-    for (const Batch& batch : batches) check(batch, 0);
+    for (const Batch& batch : batches) check_batch(batch, 0);
     double loss = 0;
     double valid = 0;
     run([&](Rank& rank) {
@@ -113,32 +119,13 @@ class Trainer {
   // Reads all weights from `source`, in which source.tensor(name) has read(first, count, float*).
   template <class Source>
   void load(const Source& source) {
-    run([&](Rank& rank) {
-      const auto& parameters = ranks_[rank.rank()]->parameters();
-      for (const Parameter& p : parameters) {
-        const auto& tensor = source.tensor(p.spec.name);
-        p.spec.partition.for_each_run(parameters.tensor_rank(), [&](Index global, Index local, Index count) {
-          tensor.read(global, count, p.value.data() + local);
-        });
-      }
-    });
+    run([&](Rank& rank) { ranks_[rank.rank()]->load_weights(source); });
   }
 
   // Writes all weights as one safetensors file, whatever the layout; a failure leaves an old file whole.
   void save(const std::filesystem::path& path) {
     SafetensorsWriter writer(path, Model::tensors(plan_.model), Model::metadata(plan_.model));
-    run([&](Rank& rank) {
-      if (ranks_[rank.rank()]->coordinate().data != 0) return;
-      const auto& parameters = ranks_[rank.rank()]->parameters();
-      for (const Parameter& p : parameters) {
-        const bool writes = !p.spec.is_copy && (p.spec.partition.parts > 1 || parameters.tensor_rank() == 0);
-        if (!writes) continue;
-        const Vector<float> whole = writer.tensor(p.spec.name);
-        p.spec.partition.for_each_run(parameters.tensor_rank(), [&](Index global, Index local, Index count) {
-          std::copy_n(p.value.data() + local, count, whole.data() + global);
-        });
-      }
-    });
+    run([&](Rank& rank) { ranks_[rank.rank()]->save_weights(writer); });
     writer.commit();
   }
 
@@ -149,8 +136,23 @@ class Trainer {
   const RankTrainer<Model, Rank>& rank(int index) const { return *ranks_[index]; }
 
  private:
+  static constexpr bool shape_fits() {
+    if constexpr (shape_is_constant) {
+      return sizeof(typename Model::template CheckedShape<ShapePolicy::shape, parallel>) > 0;
+    }
+    return true;
+  }
+  static_assert(shape_fits());
+
+  Trainer(World& world, const Shape& shape, TrainerOptions options)
+      : world_(&world), plan_(make_plan(shape, world, std::move(options))), ranks_(world.size()) {
+    run([&](Rank& rank) {
+      ranks_[rank.rank()] = std::make_unique<RankTrainer<Model, Rank>>(plan_, rank);
+    });
+  }
+
   static TrainerPlan<Model> make_plan(const Shape& shape, const World& world, TrainerOptions options) {
-    trilith::check(shape, parallel);
+    check(shape, parallel);  // that of the model's shape
     require(world.size() == parallel.world(),
             "the layout has " + std::to_string(parallel.world()) + " ranks, the world " +
                 std::to_string(world.size()),
@@ -188,7 +190,7 @@ class Trainer {
   }
 
   // `sequences`: 0 for any multiple of what goes through at once.
-  void check(const Batch& batch, Index sequences) const {
+  void check_batch(const Batch& batch, Index sequences) const {
     const Index positions = batch.sequences * batch.length;
     require(batch.length == plan_.options.sequence &&
                 static_cast<Index>(batch.tokens.size()) == positions &&

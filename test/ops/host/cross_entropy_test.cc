@@ -108,9 +108,9 @@ Result split_cross_entropy(const Host::Stream& stream, const Tensor& logits,
     ops::rescale_sums(stream, maxima[rank].vector(), max.vector(), sums[rank].vector());
     ops::add(stream, sums[rank].vector(), sum.vector());
   }
-  Result result{
-      ops::cross_entropy_loss(stream, view(targets), max.vector(), sum.vector(), target_logit.vector()),
-      Tensor(Extent{rows, logits.columns()})};
+  Result result{std::numeric_limits<double>::quiet_NaN(), Tensor(Extent{rows, logits.columns()})};
+  ops::cross_entropy_loss(stream, view(targets), max.vector(), sum.vector(), target_logit.vector(),
+                          Vector<double>(&result.loss, {1}));
   for (Index rank = 0; rank < ranks; ++rank) {
     Tensor& part = parts[static_cast<std::size_t>(rank)];
     ops::cross_entropy_backward(stream, part.matrix(), columns(rank), view(targets), rank * share,

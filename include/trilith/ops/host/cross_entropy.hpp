@@ -88,18 +88,17 @@ inline void rescale_sums(const Host::Stream& stream, Vector<const float> local_m
   });
 }
 
-// The loss summed over the rows that have a target: log(sum) + max − target_logit, in float64 and ascending
-// order. A mean is the caller's to take, who knows the count over all ranks.
-inline double cross_entropy_loss(const Host::Stream&, Vector<const std::int32_t> targets,
-                                 Vector<const float> max, Vector<const float> sum,
-                                 Vector<const float> target_logit) {
-  double loss = 0;
+// loss(0) = the loss summed over the rows that have a target: log(sum) + max − target_logit, in float64 and
+// ascending order. A mean is the caller's to take, who knows the count over all ranks.
+inline void cross_entropy_loss(const Host::Stream&, Vector<const std::int32_t> targets,
+                               Vector<const float> max, Vector<const float> sum,
+                               Vector<const float> target_logit, Vector<double> loss) {
+  loss(0) = 0;
   for (Index row = 0; row < targets.size(); ++row) {
     if (targets(row) < 0) continue;
-    loss += std::log(static_cast<double>(sum(row))) +
-            (static_cast<double>(max(row)) - static_cast<double>(target_logit(row)));
+    loss(0) += std::log(static_cast<double>(sum(row))) +
+               (static_cast<double>(max(row)) - static_cast<double>(target_logit(row)));
   }
-  return loss;
 }
 
 // logits become their gradient, in place: (softmax − [column is the target]) · scale. Zeros in rows without a

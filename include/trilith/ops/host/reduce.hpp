@@ -1,4 +1,4 @@
-// Reductions of a whole vector to one number.
+// Reductions of a whole vector to one number, which stays on the device.
 #pragma once
 
 #include <algorithm>
@@ -37,9 +37,10 @@ inline double sum_of_squares(const float* x, Index count) {
 
 }  // namespace detail
 
-// Σ x² in float64, by chunks of a fixed length that are added in ascending order: the same bits for any
-// number of threads. No square of a float overflows a double, so the sum is finite exactly where all of x is.
-inline double sum_of_squares(const Host::Stream& stream, Vector<const float> x) {
+// sum(0) = Σ x² in float64, by chunks of a fixed length that are added in ascending order: the same bits for
+// any number of threads. No square of a float overflows a double, so the sum is finite exactly where all of x
+// is.
+inline void sum_of_squares(const Host::Stream& stream, Vector<const float> x, Vector<double> sum) {
   constexpr Index chunk = 16384;
   const Index chunks = (x.size() + chunk - 1) / chunk;
   std::vector<double> sums(static_cast<std::size_t>(chunks));
@@ -49,9 +50,8 @@ inline double sum_of_squares(const Host::Stream& stream, Vector<const float> x) 
           detail::sum_of_squares(&x(part * chunk), std::min(chunk, x.size() - part * chunk));
     }
   });
-  double total = 0;
-  for (const double sum : sums) total += sum;
-  return total;
+  sum(0) = 0;
+  for (const double part : sums) sum(0) += part;
 }
 
 }  // namespace trilith::inline v0::ops
