@@ -22,8 +22,23 @@ using Layout = Config<Device<Host>, Device<Host>>;
 using Layout = Config<Device<int>>;
 #endif
 
+#ifdef CONSTANT_SHAPE_OVER_TENSOR_RANKS
+using Layout = Config<Parallelism<8, 1, 1>, ModelShape<GptShape{.heads = 12}>>;
+#define SHAPE_IS_CONSTANT
+#endif
+#ifdef CONSTANT_SHAPE_OF_ANOTHER_MODEL
+using Layout = Config<ModelShape<12>>;
+#define SHAPE_IS_CONSTANT
+#endif
+
+#ifdef SHAPE_IS_CONSTANT
+void train(ThreadWorld& world) {
+  Trainer<Gpt, Layout> trainer{world, TrainerOptions{}};
+}
+#else
 void train(ThreadWorld& world) {
   Trainer<Gpt, Layout> trainer{GptShape{}, world, TrainerOptions{}};
 }
+#endif
 
 }  // namespace trilith

@@ -5,6 +5,7 @@
 
 #include <trilith/attention/policy.hpp>
 #include <trilith/core/config.hpp>
+#include <trilith/core/model_shape.hpp>
 #include <trilith/core/precision.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/parallel/parallelism.hpp>
@@ -30,20 +31,22 @@ template <class Layout, class Category, class Expected>
 constexpr bool chooses = std::is_same_v<typename Layout::template policy<Category>, Expected>;
 
 template <class Layout>
-constexpr bool is_the_layout = chooses<Layout, ParallelismCategory, Parallelism<2, 3, 4>>&&
-    chooses<Layout, ScheduleCategory, Schedule<GPipe>>&& chooses<Layout, ColourCategory, Colour<7>>&&
-        chooses<Layout, DeviceCategory, Device<Host>>;
+constexpr bool is_the_layout() {
+  return chooses<Layout, ParallelismCategory, Parallelism<2, 3, 4>> &&
+         chooses<Layout, ScheduleCategory, Schedule<GPipe>> && chooses<Layout, ColourCategory, Colour<7>> &&
+         chooses<Layout, DeviceCategory, Device<Host>>;
+}
 
 TEST(Config, OrderDoesNotMatter) {
   using P = Parallelism<2, 3, 4>;
   using S = Schedule<GPipe>;
   using C = Colour<7>;
-  static_assert(is_the_layout<Config<P, S, C>>);
-  static_assert(is_the_layout<Config<P, C, S>>);
-  static_assert(is_the_layout<Config<S, P, C>>);
-  static_assert(is_the_layout<Config<S, C, P>>);
-  static_assert(is_the_layout<Config<C, P, S>>);
-  static_assert(is_the_layout<Config<C, S, P>>);
+  static_assert(is_the_layout<Config<P, S, C>>());
+  static_assert(is_the_layout<Config<P, C, S>>());
+  static_assert(is_the_layout<Config<S, P, C>>());
+  static_assert(is_the_layout<Config<S, C, P>>());
+  static_assert(is_the_layout<Config<C, P, S>>());
+  static_assert(is_the_layout<Config<C, S, P>>());
 }
 
 TEST(Config, WhatIsLeftOutHasADefault) {
@@ -53,6 +56,7 @@ TEST(Config, WhatIsLeftOutHasADefault) {
   static_assert(chooses<Nothing, AttentionCategory, Attention<Local>>);
   static_assert(chooses<Nothing, DeviceCategory, Device<Host>>);
   static_assert(chooses<Nothing, PrecisionCategory, Precision<F32>>);
+  static_assert(chooses<Nothing, ModelShapeCategory, RuntimeModelShape>);
   static_assert(chooses<Nothing, ColourCategory, Colour<0>>);
 }
 

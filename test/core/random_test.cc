@@ -99,15 +99,65 @@ TEST(Philox, NeighboursAndStreamsAreNotCorrelated) {
   }
 }
 
-TEST(Philox, NormalNumbersStayWithinTheRadiusOfTheLeastWord) {
-  // Word 0 stands for 2⁻³², whose radius is √(2 · 32 · log 2).
-  const double most = std::sqrt(64 * std::log(2.0));
-  for (const double x : normals(Philox(3, 3), 100000)) ASSERT_LE(std::abs(x), most * (1 + 1e-6));
+// Philox run backwards: the index and the stream at which `seed` gives `words`.
+struct Place {
+  std::uint64_t index;
+  std::uint64_t stream;
+};
+Place place_of(Words words, std::uint64_t seed) {
+  // The inverses of the two odd multipliers modulo 2³², by Newton's iteration, which doubles the right bits.
+  const auto inverse = [](std::uint32_t odd) {
+    std::uint32_t x = odd;  // right to 3 bits
+    for (int bits = 3; bits < 32; bits *= 2) x *= 2 - odd * x;
+    return x;
+  };
+  const auto high = [](std::uint32_t a, std::uint32_t b) {
+    return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
+  };
+  constexpr std::uint32_t m0 = 0xD2511F53, m1 = 0xCD9E8D57;
+  for (std::uint32_t round = 10; round-- > 0;) {
+    const std::uint32_t key0 = static_cast<std::uint32_t>(seed) + round * 0x9E3779B9u;
+    const std::uint32_t key1 = static_cast<std::uint32_t>(seed >> 32) + round * 0xBB67AE85u;
+    const std::uint32_t x0 = words[3] * inverse(m0);
+    const std::uint32_t x2 = words[1] * inverse(m1);
+    words = {x0, words[0] ^ high(m1, x2) ^ key0, x2, words[2] ^ high(m0, x0) ^ key1};
+  }
+  return {words[0] | std::uint64_t{words[1]} << 32, words[2] | std::uint64_t{words[3]} << 32};
+}
+
+// Word 0 stands for 2⁻³², whose radius is √(2 · 32 · log 2), and not for 0, whose radius would be infinite.
+TEST(Philox, NormalIsFiniteAtTheLeastWord) {
+  const Place place = place_of({0, 0, 0, 0}, 7);
+  const Philox random(7, place.stream);
+  ASSERT_EQ(random.block(place.index), (Words{0, 0, 0, 0}));
+  EXPECT_EQ(random.uniform(place.index), 0);
+  EXPECT_FLOAT_EQ(random.normals(place.index)[0], static_cast<float>(std::sqrt(64 * std::log(2.0))));
+  EXPECT_EQ(random.normals(place.index)[1], 0);
+}
+
+TEST(Philox, UniformIsLessThanOneAtTheLargestWord) {
+  constexpr std::uint32_t largest = 0xFFFFFFFF;
+  const Place place = place_of({largest, largest, largest, largest}, 7);
+  EXPECT_EQ(Philox(7, place.stream).uniform(place.index), 1 - 0x1p-24f);
 }
 
 TEST(Philox, NormalsComeInFours) {
   const Philox random(5, 9);
   for (std::uint64_t i = 0; i < 64; ++i) EXPECT_EQ(random.normal(i), random.normals(i / 4)[i % 4]);
+}
+
+TEST(Philox, NormalsOfARangeAreThoseOfItsIndices) {
+  const Philox random(5, 9);
+  for (const std::uint64_t first : {0, 1, 2, 3, 4, 1021}) {
+    for (const std::int64_t count : {0, 1, 2, 3, 4, 5, 11}) {
+      std::vector<float> values(static_cast<std::size_t>(count) + 1, -1.0f);
+      random.normals(first, count, 0.5f, values.data());
+      for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(count); ++i) {
+        EXPECT_EQ(values[i], 0.5f * random.normal(first + i));
+      }
+      EXPECT_EQ(values.back(), -1.0f) << "written past the end";
+    }
+  }
 }
 
 }  // namespace

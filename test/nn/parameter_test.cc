@@ -145,12 +145,13 @@ std::vector<ParameterSpec> specs(int ranks) {
                          .initial = Initial::normal,
                          .deviation = 0.02f};
   };
-  return {normal("table", 101, 7, {.extent = 101, .inner = 7, .parts = ranks}),
-          normal("positions", 33, 7, {.extent = 33, .inner = 7}),
-          normal("fused", 24, 180, {.outer = 24 * 3, .extent = 60, .parts = ranks}),
-          normal("row", 60, 9, {.extent = 60, .inner = 9, .parts = ranks}),
-          {.name = "scale", .shape = {60}, .partition = {.extent = 60}, .initial = Initial::ones},
-          {.name = "bias", .shape = {180}, .partition = {.outer = 3, .extent = 60, .parts = ranks}}};
+  return {
+      normal("table", 101, 7, {.extent = 101, .inner = 7, .parts = ranks}),
+      normal("positions", 33, 7, {.extent = 33, .inner = 7}),
+      normal("fused", 24, 180, {.outer = 24 * 3, .extent = 60, .parts = ranks}),
+      normal("row", 8400, 9, {.extent = 8400, .inner = 9, .parts = ranks}),  // whole, more than 2¹⁶ elements
+      {.name = "scale", .shape = {60}, .partition = {.extent = 60}, .initial = Initial::ones},
+      {.name = "bias", .shape = {180}, .partition = {.outer = 3, .extent = 60, .parts = ranks}}};
 }
 
 // The whole tensors, in the order of specs(), put together from the parts of all ranks. What no run holds

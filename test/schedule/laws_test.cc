@@ -120,6 +120,10 @@ TEST(Verify, FindsGradientsThatDescend) {
   EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F0 F1 B1 B0"}, {2, 2})), (Verdict{Law::ascend, 1, 3}));
 }
 
+TEST(Verify, FindsInputPartsThatDescendWhereWeightPartsDoNot) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 I1 I0 W0 W1", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::ascend, 0, 3}));
+}
+
 TEST(Verify, FindsWeightPartsThatDescendWhereInputPartsDoNot) {
   EXPECT_EQ(verify(by_hand(2, {"F0 F1 I0 I1 W1 W0", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::ascend, 0, 5}));
 }

@@ -20,6 +20,8 @@ namespace {
 
 using trilith::test::EagerOneFOneB;
 using trilith::test::SplitOneFOneB;
+using trilith::test::TwoChunks;
+using trilith::test::VPlacement;
 
 constexpr auto send = Transfer::Kind::send;
 constexpr auto receive = Transfer::Kind::receive;
@@ -144,11 +146,8 @@ void expect_places_hold_one_microbatch_each(const Pipeline& pipeline, int rank, 
     const Action& a = program[i];
     std::vector<int>& held = holder[a.chunk];
     const auto old = std::find(held.begin(), held.end(), a.microbatch);
-    const int place = places.of_action[i];
-    if (old == held.end() && !takes(a.pass)) {
-      EXPECT_EQ(place, -1) << "action " << i;
-      continue;
-    }
+    if (old == held.end() && !takes(a.pass)) continue;
+    const int place = places.of(a.chunk, a.microbatch);
     ASSERT_GE(place, 0) << "action " << i;
     ASSERT_LT(place, static_cast<int>(held.size())) << "action " << i;
     if (old == held.end()) {
@@ -211,8 +210,16 @@ TEST(Slots, GradientsLastFromTheInputPartToTheWeightPart) {
     EXPECT_EQ(slots(pipeline, rank).gradients.count, std::vector{rank + 1});
 
   const Slots last = slots(make_pipeline<SplitOneFOneB>(2, 3), 1);  // F0 I0 F1 I1 W0 F2 I2 W1 W2
-  EXPECT_EQ(last.activations.of_action, (std::vector{0, 0, 1, 1, 0, 0, 0, 1, 0}));
-  EXPECT_EQ(last.gradients.of_action, (std::vector{-1, 0, -1, 1, 0, -1, 0, 1, 0}));
+  EXPECT_EQ(last.activations.places, (std::vector{0, 1, 0}));
+  EXPECT_EQ(last.gradients.places, (std::vector{0, 1, 0}));
+}
+
+// Rank 1 of a V holds stages 1 and 2: the gradient of stage 1's output is there as soon as stage 2 has made it.
+TEST(Slots, AGradientThatStaysOnTheRankHasItsPlaceFromTheStageThatMakesIt) {
+  const Pipeline pipeline = make_pipeline<TwoChunks<VPlacement>>(2, 2);
+  EXPECT_EQ(to_text(pipeline.programs[1]), "F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1");
+  EXPECT_EQ(slots(pipeline, 0).gradients.count, (std::vector{1, 1}));
+  EXPECT_EQ(slots(pipeline, 1).gradients.count, (std::vector{2, 1}));
 }
 
 TEST(Slots, EachChunkHasItsOwn) {
@@ -220,7 +227,7 @@ TEST(Slots, EachChunkHasItsOwn) {
       by_hand(2, {"F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1", "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1"}, {3, 3}, interleaved);
   const Slots s = slots(pipeline, 0);
   EXPECT_EQ(s.activations.count, (std::vector{2, 1}));
-  EXPECT_EQ(s.activations.of_action, (std::vector{0, 1, 0, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(s.activations.places, (std::vector{0, 1, 0, 0}));
   EXPECT_EQ(s.gradients.count, (std::vector{1, 1}));
   expect_good_slots(pipeline, 0);
 }

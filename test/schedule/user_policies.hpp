@@ -71,4 +71,49 @@ struct SplitOneFOneB {
   }
 };
 
+// Two chunks a rank, with the placement left open: for each p microbatches, chunk 0 and then chunk 1; all
+// forwards, then all backwards. What a schedule with several stages on a rank asks of the library, in its
+// simplest form. m is a multiple of p.
+template <class Placement>
+struct TwoChunks {
+  static constexpr const char* name = "TwoChunks";
+  static constexpr int chunks = 2;
+
+  static constexpr int stage_of(int rank, int chunk, int ranks) {
+    return Placement::stage_of(rank, chunk, ranks);
+  }
+
+  static constexpr int peak_in_flight(int /*rank*/, int /*ranks*/, int microbatches) {
+    return 2 * microbatches;
+  }
+
+  static constexpr schedule::Program program(int /*rank*/, int ranks, int microbatches) {
+    using enum schedule::Pass;
+    schedule::Program actions;
+    for (int first = 0; first < microbatches; first += ranks) {
+      for (const int chunk : {0, 1}) {
+        for (int f = first; f < first + ranks; ++f) actions.push_back({forward, f, chunk});
+      }
+    }
+    for (int first = 0; first < microbatches; first += ranks) {
+      for (const int chunk : {1, 0}) {
+        for (int b = first; b < first + ranks; ++b) actions.push_back({backward, b, chunk});
+      }
+    }
+    return actions;
+  }
+};
+
+// Stages r and p + r: neighbours are always on different ranks.
+struct InterleavedPlacement {
+  static constexpr int stage_of(int rank, int chunk, int ranks) { return chunk * ranks + rank; }
+};
+
+// Stages r and 2p − 1 − r: rank 0 holds the first stage and the last.
+struct VPlacement {
+  static constexpr int stage_of(int rank, int chunk, int ranks) {
+    return chunk == 0 ? rank : 2 * ranks - 1 - rank;
+  }
+};
+
 }  // namespace trilith::test

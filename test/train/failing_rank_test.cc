@@ -155,7 +155,7 @@ TEST(SoundRanks, StepEvaluateGenerateAndSave) {
   EXPECT_EQ(folder.names().size(), 1u);
 }
 
-// Ranks of the first and of the last stage, the second and the first of their tensor and data groups.
+// Rank 1 is the second tensor rank of the first stage, rank 6 the second data rank of the last.
 class FailingRank : public testing::TestWithParam<int> {};
 
 TEST_P(FailingRank, StopsAllOthersWhereverItFails) {

@@ -56,7 +56,7 @@ struct Config {
         detail::times_given<typename detail::CategoryOf<Policies>::type, Policies...> == 1) &&
        ...),
       "Config: a category of policy was given twice; give each of Parallelism, Schedule, Attention, "
-      "Device and Precision at most once");
+      "Device, Precision and ModelShape at most once");
 
   template <class Category>
   using policy = typename detail::Find<Category, Policies...>::type;

@@ -131,10 +131,10 @@ class Gpt {
   // The tied table, where this stage holds one: the first and the last stage do.
   const Parameter* tied() const { return table_; }
 
-  // Where one stage is both first and last, adds the head's gradient of the table to the embedding's.
-  // Otherwise the two stages' gradients are to be summed by the caller.
+  // Where one rank holds the first stage and the last, adds the head's gradient of the table to the
+  // embedding's. Otherwise the two ranks' gradients are to be summed by the caller.
   void combine_tied(const stream& s) const {
-    if (stage_.first && stage_.last) add(s, d_head_, table_->gradient);
+    if (stage_.last && !table_->spec.is_copy) add(s, d_head_, table_->gradient);
   }
 
   // The logits of row `row` that this rank holds, those of tokens first, first + 1, …; after forward.
@@ -216,7 +216,8 @@ Gpt<L>::Gpt(const GptShape& shape, const StageRange& stage, Parameters<typename 
   if (stage.first || stage.last) {
     ParameterSpec table = embedding_table<L>("wte.weight", shape.vocabulary, shape.hidden, deviation);
     table.is_copy = !stage.first;
-    table_ = &parameters.add(table);
+    table_ = parameters.find(table.name);  // where the rank holds the first stage and the last
+    if (table_ == nullptr) table_ = &parameters.add(table);
   }
   if (stage.first) {
     positions_ = &parameters.add({.name = "wpe.weight",
@@ -245,8 +246,8 @@ Gpt<L>::Gpt(const GptShape& shape, const StageRange& stage, Parameters<typename 
 template <class L>
 void Gpt<L>::allocate(typename L::memory& memory) {
   if (!stage_.last) return;
-  if (!stage_.first) {
-    d_head_ = table_->gradient;  // the copy's own; the first stage has the embedding's
+  if (table_->spec.is_copy) {
+    d_head_ = table_->gradient;  // the copy's own; the first stage's rank has the embedding's
     return;
   }
   d_head_memory_ = memory.allocate(static_cast<std::size_t>(table_->gradient.size()) * sizeof(float));

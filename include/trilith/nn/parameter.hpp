@@ -81,8 +81,20 @@ class Parameters {
     Parameter& parameter = parameters_.emplace_back();
     parameter.spec = std::move(spec);
     parameter.offset = size_;
-    size_ += (parameter.spec.partition.local_size() + alignment - 1) / alignment * alignment;
+    size_ += aligned(parameter.spec.partition.local_size());
     return parameter;
+  }
+
+  // The parameter of that name, or null.
+  Parameter* find(const std::string& name) {
+    const auto place = std::find_if(parameters_.begin(), parameters_.end(),
+                                    [&](const Parameter& p) { return p.spec.name == name; });
+    return place == parameters_.end() ? nullptr : &*place;
+  }
+
+  // Where the parameter after `p` begins, or the buffers end.
+  Index end_of(const Parameter& p) const {
+    return p.offset + aligned(p.spec.partition.local_size());
   }
 
   void allocate(typename D::memory& memory) {
@@ -112,7 +124,8 @@ class Parameters {
   auto end() const { return parameters_.end(); }
 
  private:
-  static constexpr Index alignment = 16;  // floats: every parameter begins a cache line
+  // In floats: every parameter begins a cache line.
+  static constexpr Index aligned(Index size) { return (size + 15) / 16 * 16; }
 
   // FNV-1a: Fowler, Noll, Vo.
   static std::uint64_t hash(const std::string& name) {

@@ -16,13 +16,22 @@ class GradientReducer {
  public:
   using stream = typename C::stream;
 
-  // Buckets are ranges of at most `bucket` elements of [first, gradients.size()). What lies before `first`
-  // (a tied table, which waits for another stage) is left to the caller.
-  GradientReducer(C& group, Vector<float> gradients, Index first, Index bucket)
+  struct Range {
+    Index first = 0;
+    Index last = 0;
+  };
+
+  // Buckets are ranges of at most `bucket` elements. What lies in `apart` (a tied table, which waits for
+  // another stage) is left to the caller.
+  GradientReducer(C& group, Vector<float> gradients, Range apart, Index bucket)
       : group_(&group), gradients_(gradients) {
-    for (Index begin = first; begin < gradients.size(); begin += bucket) {
-      buckets_.push_back({.first = begin, .last = std::min(begin + bucket, gradients.size())});
-    }
+    const auto cut = [&](Index first, Index last) {
+      for (Index begin = first; begin < last; begin += bucket) {
+        buckets_.push_back({.first = begin, .last = std::min(begin + bucket, last)});
+      }
+    };
+    cut(0, apart.first);
+    cut(apart.last, gradients.size());
   }
 
   // A new step: no gradient is final.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <trilith/comm/communicator.hpp>
+#include <trilith/ops/host.hpp>
 #include <trilith/schedule/pipeline.hpp>
 
 namespace trilith::inline v0 {
@@ -29,6 +30,7 @@ class Executor {
     for (int chunk = 0; chunk < pipeline.chunks; ++chunk) {
       pending_outputs_.emplace_back(slots_.activations.count[chunk]);
       pending_gradients_.emplace_back(slots_.gradients.count[chunk]);
+      chunk_before_.push_back(pipeline.chunk_before(group.rank(), chunk));
     }
   }
 
@@ -37,7 +39,7 @@ class Executor {
     auto exchange = exchanges_.begin();
     for (int i = 0; i <= static_cast<int>(program_.size()); ++i) {
       if (exchange != exchanges_.end() && exchange->before == i) perform(s, *exchange++);
-      if (i < static_cast<int>(program_.size())) perform(s, i);
+      if (i < static_cast<int>(program_.size())) perform(s, program_[i]);
     }
     for (auto& chunk : pending_outputs_) wait_all(s, chunk);
     for (auto& chunk : pending_gradients_) wait_all(s, chunk);
@@ -50,38 +52,54 @@ class Executor {
     for (Handle& handle : handles) handle.wait(s);
   }
 
-  void perform(const stream& s, int index) {
-    const schedule::Action& action = program_[index];
+  void perform(const stream& s, const schedule::Action& action) {
     Stage& stage = *stages_[action.chunk];
-    const int slot = slots_.activations.of_action[index];
-    const int gradient_slot = slots_.gradients.of_action[index];
+    const int slot = slots_.activations.of(action.chunk, action.microbatch);
+    const int gradient_slot = slots_.gradients.of(action.chunk, action.microbatch);
     switch (action.pass) {
       case schedule::Pass::forward:
         pending_outputs_[action.chunk][slot].wait(s);
+        take_input(s, action);
         return stage.forward(s, action.microbatch, slot);
       case schedule::Pass::backward:
         pending_gradients_[action.chunk][gradient_slot].wait(s);
-        return stage.backward(s, action.microbatch, slot, gradient_slot);
+        stage.backward(s, action.microbatch, slot, gradient_slot);
+        return give_gradient(s, action);
       case schedule::Pass::backward_input:
         pending_gradients_[action.chunk][gradient_slot].wait(s);
-        return stage.backward_input(s, action.microbatch, slot, gradient_slot);
+        stage.backward_input(s, action.microbatch, slot, gradient_slot);
+        return give_gradient(s, action);
       case schedule::Pass::backward_weight:
         return stage.backward_weight(s, action.microbatch, slot, gradient_slot);
     }
   }
 
-  // Sends belong to the action before the group, receives to the one after it.
+  // Where the stage before is on this rank too, its output is still in its slot: it waits for its backward.
+  void take_input(const stream& s, const schedule::Action& action) {
+    const int before = chunk_before_[action.chunk];
+    if (before < 0) return;
+    copy(s, stages_[before]->output(slots_.activations.of(before, action.microbatch)),
+         stages_[action.chunk]->input(slots_.activations.of(action.chunk, action.microbatch)));
+  }
+
+  // The gradient goes over at once, before this stage's slot is used again.
+  void give_gradient(const stream& s, const schedule::Action& action) {
+    const int before = chunk_before_[action.chunk];
+    if (before < 0) return;
+    copy(s, stages_[action.chunk]->input_gradient(slots_.gradients.of(action.chunk, action.microbatch)),
+         stages_[before]->output_gradient(slots_.gradients.of(before, action.microbatch)));
+  }
+
   void perform(const stream& s, const schedule::Exchange& exchange) {
     messages_.clear();
     bool receives = false;
     Handle* pending = nullptr;
     for (const schedule::Transfer& transfer : exchange.transfers) {
-      const bool sends = transfer.kind == schedule::Transfer::Kind::send;
-      const int action = sends ? exchange.before - 1 : exchange.before;
       const bool forward = transfer.pass == schedule::Pass::forward;
-      const int slot = (forward ? slots_.activations : slots_.gradients).of_action[action];
+      const int slot =
+          (forward ? slots_.activations : slots_.gradients).of(transfer.chunk, transfer.microbatch);
       Stage& stage = *stages_[transfer.chunk];
-      if (sends) {
+      if (transfer.kind == schedule::Transfer::Kind::send) {
         const Vector<float> data = forward ? stage.output(slot) : stage.input_gradient(slot);
         messages_.push_back(Message::send(transfer.peer, data));
         pending = &(forward ? pending_outputs_ : pending_gradients_)[transfer.chunk][slot];
@@ -104,6 +122,7 @@ class Executor {
   schedule::Program program_;
   std::vector<schedule::Exchange> exchanges_;
   schedule::Slots slots_;
+  std::vector<int> chunk_before_;  // per chunk: see Pipeline::chunk_before
   std::vector<std::vector<Handle>> pending_outputs_;    // [chunk][activation slot]
   std::vector<std::vector<Handle>> pending_gradients_;  // [chunk][gradient slot]
   std::vector<Message> messages_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,7 +33,7 @@ class Stage {
   Stage(const Model& model, bool last, const TokenShape& tokens, const StageSlots& slots,
         typename device_type::memory& memory)
       : model_(&model), last_(last), tokens_(tokens) {
-    auto [allocation, plan] = allocate_planned<device_type>(memory, [&](Arena& arena) {
+    std::tie(allocation_, plan_) = allocate_planned<device_type>(memory, [&](Arena& arena) {
       Plan plan;
       for (int i = 0; i < slots.activations; ++i) plan.activations.push_back(model.activations(arena, tokens));
       for (int i = 0; i < slots.gradients; ++i) {
@@ -41,8 +42,6 @@ class Stage {
       if (slots.gradients > 0) plan.scratch = model.scratch(arena, tokens);
       return plan;
     });
-    allocation_ = std::move(allocation);
-    plan_ = std::move(plan);
   }
 
   // What the following passes work on. losses: one for each microbatch, filled on the last stage.

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -30,12 +32,15 @@ struct Exchange {
   std::vector<Transfer> transfers;
 };
 
-// Where each action's microbatch lies, and how many places its chunk needs: activation slots from the
-// forward pass to the last backward part, gradient slots from the input part to the weight part.
+// Where each microbatch lies, and how many places its chunk needs: activation slots from the forward pass to the
+// last backward part, gradient slots from the arrival of the output's gradient to the weight part.
 struct Slots {
   struct Places {
-    std::vector<int> of_action;
-    std::vector<int> count;  // per chunk
+    int microbatches;
+    std::vector<int> places;  // [chunk · microbatches + microbatch], or −1
+    std::vector<int> count;   // per chunk
+
+    constexpr int of(int chunk, int microbatch) const { return places[chunk * microbatches + microbatch]; }
   };
   Places activations;
   Places gradients;
@@ -51,6 +56,14 @@ struct Pipeline {
 
   constexpr int stages() const { return ranks * chunks; }
   constexpr int stage(int rank, int chunk) const { return stage_of[rank * chunks + chunk]; }
+
+  // The chunk of the same rank that holds the stage before, or −1: what passes between them is no message.
+  constexpr int chunk_before(int rank, int chunk) const {
+    for (int other = 0; other < chunks; ++other) {
+      if (stage(rank, other) == stage(rank, chunk) - 1) return other;
+    }
+    return -1;
+  }
 
   // (rank, chunk) of a stage.
   constexpr std::pair<int, int> place_of(int stage) const {
@@ -134,34 +147,38 @@ constexpr std::vector<Exchange> exchanges(const Pipeline& pipeline, int rank) {
 
 namespace detail {
 
-// A microbatch takes the lowest free place of its chunk at the first pass of its that `takes` accepts, and
-// leaves it with its last pass.
-constexpr Slots::Places places(const Pipeline& pipeline, int rank, bool (*takes)(Pass)) {
+// A microbatch takes the lowest free place of its chunk at the action for which `taken_by(action)` names the
+// chunk (or −1), and leaves it with its last pass.
+template <class TakenBy>
+constexpr Slots::Places places(const Pipeline& pipeline, int rank, TakenBy taken_by) {
   const Program& program = pipeline.programs[rank];
-  const std::size_t cells = static_cast<std::size_t>(pipeline.chunks) * pipeline.microbatches;
+  const int m = pipeline.microbatches;
+  const std::size_t cells = static_cast<std::size_t>(pipeline.chunks) * m;
+  const auto cell = [&](int chunk, int microbatch) { return static_cast<std::size_t>(chunk * m + microbatch); };
   std::vector<std::size_t> last_pass(cells, 0);
-  const auto cell = [&](const Action& a) {
-    return static_cast<std::size_t>(a.chunk) * pipeline.microbatches + a.microbatch;
-  };
-  for (std::size_t i = 0; i < program.size(); ++i) last_pass[cell(program[i])] = i;
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    last_pass[cell(program[i].chunk, program[i].microbatch)] = i;
+  }
 
-  Slots::Places result{.of_action = std::vector<int>(program.size(), -1),
+  Slots::Places result{.microbatches = m,
+                       .places = std::vector<int>(cells, -1),
                        .count = std::vector<int>(pipeline.chunks, 0)};
-  std::vector<std::vector<int>> holders(pipeline.chunks, std::vector<int>{});  // microbatch, or −1
+  std::vector<std::vector<char>> taken(pipeline.chunks, std::vector<char>{});
   for (std::size_t i = 0; i < program.size(); ++i) {
     const Action& action = program[i];
-    std::vector<int>& places = holders[action.chunk];
-    auto place = std::find(places.begin(), places.end(), action.microbatch);
-    if (place == places.end()) {
-      if (!takes(action.pass)) continue;
-      place = std::find(places.begin(), places.end(), -1);
-      if (place == places.end()) place = places.insert(place, -1);
+    for (const int chunk : taken_by(action)) {
+      if (chunk < 0 || result.of(chunk, action.microbatch) >= 0) continue;
+      std::vector<char>& row = taken[chunk];
+      auto place = std::find(row.begin(), row.end(), 0);
+      if (place == row.end()) place = row.insert(place, 0);
+      *place = 1;
+      result.places[cell(chunk, action.microbatch)] = static_cast<int>(place - row.begin());
     }
-    result.of_action[i] = static_cast<int>(place - places.begin());
-    *place = last_pass[cell(action)] == i ? -1 : action.microbatch;
+    const int place = result.of(action.chunk, action.microbatch);
+    if (place >= 0 && last_pass[cell(action.chunk, action.microbatch)] == i) taken[action.chunk][place] = 0;
   }
   for (int chunk = 0; chunk < pipeline.chunks; ++chunk) {
-    result.count[chunk] = static_cast<int>(holders[chunk].size());
+    result.count[chunk] = static_cast<int>(taken[chunk].size());
   }
   return result;
 }
@@ -169,8 +186,16 @@ constexpr Slots::Places places(const Pipeline& pipeline, int rank, bool (*takes)
 }  // namespace detail
 
 constexpr Slots slots(const Pipeline& pipeline, int rank) {
-  return {.activations = detail::places(pipeline, rank, [](Pass p) { return p == Pass::forward; }),
-          .gradients = detail::places(pipeline, rank, &computes_input_gradient)};
+  const auto by_forward = [](const Action& a) {
+    return std::array{a.pass == Pass::forward ? a.chunk : -1};
+  };
+  // A stage that lies on the same rank as the next one gets its gradient when the next one has made it.
+  const auto by_gradient = [&](const Action& a) {
+    const bool makes = computes_input_gradient(a.pass);
+    return std::array{makes ? a.chunk : -1, makes ? pipeline.chunk_before(rank, a.chunk) : -1};
+  };
+  return {.activations = detail::places(pipeline, rank, by_forward),
+          .gradients = detail::places(pipeline, rank, by_gradient)};
 }
 
 // Whether a rank's program has backward passes whose parts stand apart.

@@ -69,7 +69,7 @@ class RankTrainer {
     executor_.emplace(plan.pipeline, pipeline_group_, stages());
     optimizer_.emplace(stream_, parameters_, memory_);
     norm_.emplace(parameters_, Model::tensors(plan.model), memory_);
-    reducer_.emplace(gradient_group_, parameters_.gradients(), tied_end(), plan.options.bucket);
+    reducer_.emplace(gradient_group_, parameters_.gradients(), tied_range(), plan.options.bucket);
   }
 
   // One step of training on `batch`, of which this rank reads its data rank's part. `step` counts from 1.
@@ -167,12 +167,15 @@ class RankTrainer {
     std::unique_ptr<StageOf> generation = {};  // of one sequence; made when first asked for
   };
 
+  // In the order of their stages, so that the first stage makes the tied table that a last one may share.
   void build_chunks() {
-    for (int chunk = 0; chunk < plan_->pipeline.chunks; ++chunk) {
-      const StageRange& range = plan_->stages[plan_->pipeline.stage(coordinate_.pipeline, chunk)];
-      chunks_.push_back(
-          {.range = range,
-           .model = std::make_unique<Model>(plan_->model, range, parameters_, tensor_group_)});
+    chunks_.resize(static_cast<std::size_t>(plan_->pipeline.chunks));
+    for (int stage = 0; stage < plan_->pipeline.stages(); ++stage) {
+      const auto [rank, chunk] = plan_->pipeline.place_of(stage);
+      if (rank != coordinate_.pipeline) continue;
+      chunks_[chunk].range = plan_->stages[stage];
+      chunks_[chunk].model =
+          std::make_unique<Model>(plan_->model, plan_->stages[stage], parameters_, tensor_group_);
     }
   }
 
@@ -211,13 +214,10 @@ class RankTrainer {
     return nullptr;
   }
 
-  // The tied table is the first parameter of the rank; gradients after it go into the reducer's buckets.
-  Index tied_end() const {
-    if (tied() == nullptr) return 0;
-    for (const Parameter& p : parameters_) {
-      if (p.offset > tied()->offset) return p.offset;
-    }
-    return parameters_.size();
+  // What the reducer's buckets leave out.
+  typename GradientReducer<C>::Range tied_range() const {
+    if (tied() == nullptr) return {};
+    return {.first = tied()->offset, .last = parameters_.end_of(*tied())};
   }
 
   // Copies this data rank's part of the batch to device memory, as microbatches. Returns the number of valid

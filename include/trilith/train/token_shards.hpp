@@ -43,12 +43,12 @@ inline void append_token_shard(const std::filesystem::path& path, std::vector<To
            std::to_string(sizeof(header)) + " of the header");
   }
   std::memcpy(header.data(), bytes.data(), sizeof(header));
-  const auto [magic, version, count] = std::array{header[0], header[1], header[2]};
+  const auto [magic, shard_version, count] = std::array{header[0], header[1], header[2]};
   if (magic != token_shard_magic) {
     refuse("it begins with the number " + std::to_string(magic) + ", not " +
            std::to_string(token_shard_magic));
   }
-  if (version != 1) refuse("it is of version " + std::to_string(version) + ", not 1");
+  if (shard_version != 1) refuse("it is of version " + std::to_string(shard_version) + ", not 1");
   if (count < 1) refuse("its header counts " + std::to_string(count) + " tokens");
   const std::size_t expected = sizeof(header) + static_cast<std::size_t>(count) * sizeof(Token);
   if (bytes.size() != expected) {

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -138,7 +139,12 @@ class Trainer {
  private:
   static constexpr bool shape_fits() {
     if constexpr (shape_is_constant) {
-      return sizeof(typename Model::template CheckedShape<ShapePolicy::shape, parallel>) > 0;
+      constexpr bool is_of_the_model = std::is_same_v<decltype(ShapePolicy::shape), const Shape>;
+      static_assert(is_of_the_model,
+                    "ModelShape<S>: S must be a shape of the trainer's model, such as GptShape{.heads = 12} for Gpt");
+      if constexpr (is_of_the_model) {
+        return sizeof(typename Model::template CheckedShape<ShapePolicy::shape, parallel>) > 0;
+      }
     }
     return true;
   }
