@@ -31,6 +31,14 @@ using Layout = Config<ModelShape<12>>;
 #define SHAPE_IS_CONSTANT
 #endif
 
+#ifdef SHAPE_GIVEN_TWICE
+using Layout = Config<ModelShape<GptShape{.heads = 12}>>;
+#endif
+#ifdef SHAPE_NOT_GIVEN
+using Layout = Config<>;
+#define SHAPE_IS_CONSTANT
+#endif
+
 #ifdef SHAPE_IS_CONSTANT
 void train(ThreadWorld& world) {
   Trainer<Gpt, Layout> trainer{world, TrainerOptions{}};

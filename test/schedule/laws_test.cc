@@ -27,7 +27,10 @@ namespace test {
 namespace {
 
 using trilith::test::EagerOneFOneB;
+using trilith::test::InterleavedPlacement;
 using trilith::test::SplitOneFOneB;
+using trilith::test::TwoChunks;
+using trilith::test::VPlacement;
 
 template <class Policy>
 constexpr bool is_lawful(int ranks, int microbatches) {
@@ -53,6 +56,16 @@ TYPED_TEST(LawsOf, HoldForEveryNumberOfRanksAndMicrobatches) {
     for (int microbatches = 1; microbatches <= 64; ++microbatches) {
       EXPECT_EQ(verify(make_pipeline<TypeParam>(ranks, microbatches)), Verdict{})
           << "p=" << ranks << ", m=" << microbatches;
+    }
+  }
+}
+
+TEST(Laws, HoldWhereRanksHaveTwoChunks) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (int groups = 1; groups <= 4; ++groups) {
+      const int microbatches = groups * ranks;
+      EXPECT_EQ(verify(make_pipeline<TwoChunks<InterleavedPlacement>>(ranks, microbatches)), Verdict{});
+      EXPECT_EQ(verify(make_pipeline<TwoChunks<VPlacement>>(ranks, microbatches)), Verdict{});
     }
   }
 }
@@ -114,6 +127,19 @@ TEST(Verify, FindsABackwardBeforeItsForward) {
 
 TEST(Verify, FindsAWeightPartBeforeItsInputPart) {
   EXPECT_EQ(verify(by_hand(2, {"F0 F1 I0 W0 W1 I1", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::order, 0, 4}));
+}
+
+// Rank 1 of a V holds stages 1 and 2. Nothing travels between them, so only the order of its own actions
+// brings the one what the other makes.
+TEST(Verify, FindsAStageBeforeItsNeighbourOnTheSameRank) {
+  const auto v_shaped = [](const std::string& second) {
+    return verify(by_hand(1, {"F0 F0.1 B0.1 B0", second}, {2, 2}, {0, 3, 1, 2}));
+  };
+  EXPECT_EQ(v_shaped("F0 F0.1 B0.1 B0"), Verdict{});
+  EXPECT_EQ(v_shaped("F0.1 F0 B0.1 B0"), (Verdict{Law::order, 1, 0}));
+  EXPECT_EQ(v_shaped("F0 F0.1 B0 B0.1"), (Verdict{Law::order, 1, 2}));
+  EXPECT_EQ(v_shaped("F0 F0.1 I0 I0.1 W0.1 W0"), (Verdict{Law::order, 1, 2}));
+  EXPECT_EQ(v_shaped("F0 F0.1 I0.1 I0 W0 W0.1"), Verdict{});
 }
 
 TEST(Verify, FindsGradientsThatDescend) {

@@ -16,8 +16,9 @@ inline std::string to_text(const Program& program) {
   std::string text;
   for (const Action& a : program) {
     if (!text.empty()) text += ' ';
-    text += "FBIW"[static_cast<int>(a.pass)] + std::to_string(a.microbatch);
-    if (a.chunk != 0) text += "." + std::to_string(a.chunk);
+    text += "FBIW"[static_cast<int>(a.pass)];
+    text += std::to_string(a.microbatch);
+    if (a.chunk != 0) text.append(".").append(std::to_string(a.chunk));
   }
   return text;
 }

@@ -19,6 +19,7 @@ namespace trilith::schedule::test {
 namespace {
 
 using trilith::test::EagerOneFOneB;
+using trilith::test::InterleavedPlacement;
 using trilith::test::SplitOneFOneB;
 using trilith::test::TwoChunks;
 using trilith::test::VPlacement;
@@ -92,6 +93,18 @@ TEST(Exchanges, OfOneRankAreNone) {
     for (const Transfer& t : exchange.transfers) EXPECT_EQ(t.peer, 0);
   }
   EXPECT_EQ(Rehearsal(pipeline).run(), "");
+}
+
+TEST(Exchanges, OfRanksWithTwoChunksBringEveryActionItsInput) {
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    for (int groups = 1; groups <= 3; ++groups) {
+      const Pipeline interleaved_chunks =
+          make_pipeline<TwoChunks<InterleavedPlacement>>(ranks, groups * ranks);
+      EXPECT_EQ(Rehearsal(interleaved_chunks).run(), "") << "p=" << ranks;
+      EXPECT_EQ(Rehearsal(make_pipeline<TwoChunks<VPlacement>>(ranks, groups * ranks)).run(), "")
+          << "p=" << ranks;
+    }
+  }
 }
 
 // The weight part neither waits for a message nor sends one.
@@ -214,7 +227,8 @@ TEST(Slots, GradientsLastFromTheInputPartToTheWeightPart) {
   EXPECT_EQ(last.gradients.places, (std::vector{0, 1, 0}));
 }
 
-// Rank 1 of a V holds stages 1 and 2: the gradient of stage 1's output is there as soon as stage 2 has made it.
+// Rank 1 of a V holds stages 1 and 2: the gradient of stage 1's output is there as soon as stage 2 has made
+// it.
 TEST(Slots, AGradientThatStaysOnTheRankHasItsPlaceFromTheStageThatMakesIt) {
   const Pipeline pipeline = make_pipeline<TwoChunks<VPlacement>>(2, 2);
   EXPECT_EQ(to_text(pipeline.programs[1]), "F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1");

@@ -43,6 +43,8 @@ class Rehearsal {
   }
 
  private:
+  using Piece =
+      std::pair<Pass, std::pair<int, int>>;  // of (microbatch, chunk): activations or their gradient
   struct Posted {
     int from;
     int to;
@@ -52,8 +54,9 @@ class Rehearsal {
   struct Rank {
     int action = 0;
     std::size_t group = 0;
-    std::vector<Posted> posted = {};                             // of the group that is being waited for
-    std::vector<std::pair<Pass, std::pair<int, int>>> has = {};  // received: pass, (microbatch, chunk)
+    std::vector<Posted> posted = {};  // of the group that is being waited for
+    std::vector<Piece> received = {};
+    std::vector<Piece> done = {};
   };
   struct Channel {
     std::vector<Transfer> sends;
@@ -106,7 +109,7 @@ class Rehearsal {
         problem_ = "a message meets another's receive: " + place(rank);
       }
       if (p.transfer.kind == Transfer::Kind::receive) {
-        r.has.push_back({p.transfer.pass, {p.transfer.microbatch, p.transfer.chunk}});
+        r.received.push_back({p.transfer.pass, {p.transfer.microbatch, p.transfer.chunk}});
       }
     }
     r.posted.clear();
@@ -114,16 +117,21 @@ class Rehearsal {
     return true;
   }
 
-  // An action needs what its stage's neighbours have made, unless they lie on the same rank.
+  // An action needs what its stage's neighbour has made: from a message, or from an earlier action of the
+  // rank.
   void act(int rank, const Action& action) {
     if (action.pass == Pass::backward_weight) return;
     const bool forward = action.pass == Pass::forward;
+    const Pass travels = forward ? Pass::forward : Pass::backward_input;
+    Rank& r = ranks_[rank];
+    r.done.push_back({travels, {action.microbatch, action.chunk}});
     const int from = pipeline_.stage(rank, action.chunk) + (forward ? -1 : 1);
-    if (from < 0 || from >= pipeline_.stages() || pipeline_.place_of(from).first == rank) return;
-    const std::vector<std::pair<Pass, std::pair<int, int>>>& has = ranks_[rank].has;
-    const std::pair<Pass, std::pair<int, int>> needed{forward ? Pass::forward : Pass::backward_input,
-                                                      {action.microbatch, action.chunk}};
-    if (std::count(has.begin(), has.end(), needed) != 1) problem_ = "input has not come: " + place(rank);
+    if (from < 0 || from >= pipeline_.stages()) return;
+    const auto [maker, chunk] = pipeline_.place_of(from);
+    const std::vector<Piece>& pieces = maker == rank ? r.done : r.received;
+    const Piece needed{travels, {action.microbatch, maker == rank ? chunk : action.chunk}};
+    if (std::count(pieces.begin(), pieces.end(), needed) != 1)
+      problem_ = "input has not come: " + place(rank);
   }
 
   const Pipeline& pipeline_;

@@ -45,8 +45,8 @@ struct Worst {
   std::string tensor = "";
 };
 
-// The greatest ‖actual − expected‖ / ‖expected‖ of a tensor, where the divisor is at least 1e-3 of the norm of
-// all tensors: the gradient of the key's bias, say, is zero but for rounding. NaN, or a tensor that is not
+// The greatest ‖actual − expected‖ / ‖expected‖ of a tensor, where the divisor is at least 1e-3 of the norm
+// of all tensors: the gradient of the key's bias, say, is zero but for rounding. NaN, or a tensor that is not
 // there, gives +∞.
 template <class T, class U>
 Worst worst_error(const Tensors<T>& actual, const Tensors<U>& expected) {

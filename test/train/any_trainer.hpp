@@ -119,7 +119,8 @@ std::unique_ptr<AnyTrainer> make_trainer_of(const Layout& layout, const GptShape
                                             const TrainerOptions& options, int ranks);
 
 inline std::unique_ptr<AnyTrainer> make_trainer(const Layout& layout, const GptShape& shape,
-                                                const TrainerOptions& options, std::optional<int> ranks = {}) {
+                                                const TrainerOptions& options,
+                                                std::optional<int> ranks = {}) {
   const int world = ranks.value_or(layout.shape().world());
   switch (layout.tensor) {
     case 1: return make_trainer_of<1>(layout, shape, options, world);

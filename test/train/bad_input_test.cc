@@ -26,7 +26,9 @@ using testing::HasSubstr;
 constexpr GptShape shape{.layers = 4, .hidden = 20, .heads = 4, .positions = 12, .vocabulary = 37};
 constexpr Layout layout{2, 2, 2};
 
-Batch batch() { return reference::random_batch(shape, 8, 11, 1); }
+Batch batch() {
+  return reference::random_batch(shape, 8, 11, 1);
+}
 
 // What is said of a trainer that cannot be made.
 std::string refusal(const Layout& layout, const GptShape& shape, const TrainerOptions& options,
@@ -58,9 +60,10 @@ TEST(BadOptions, AreRefusedWithTheirNumbers) {
   };
   EXPECT_EQ(said([](auto&) {}), "");
   EXPECT_THAT(said([](auto&) {}, 3), HasSubstr("the layout has 8 ranks, the world 3"));
-  EXPECT_THAT(said([](auto& o) { o.batch = 6; }),
-              AllOf(HasSubstr("a batch of 6 sequences cannot be divided over DP=2 data ranks and 2 microbatches"),
-                    HasSubstr("a multiple of 4")));
+  EXPECT_THAT(
+      said([](auto& o) { o.batch = 6; }),
+      AllOf(HasSubstr("a batch of 6 sequences cannot be divided over DP=2 data ranks and 2 microbatches"),
+            HasSubstr("a multiple of 4")));
   EXPECT_THAT(said([](auto& o) { o.microbatches = 3; }), HasSubstr("a multiple of 6"));
   EXPECT_THAT(said([](auto& o) { o.batch = 0; }), HasSubstr("batch=0"));
   EXPECT_THAT(said([](auto& o) { o.microbatches = 0; }), HasSubstr("microbatches=0"));
@@ -107,7 +110,8 @@ TEST_F(BadBatch, OfAnotherSizeIsRefused) {
               AllOf(HasSubstr("a batch of 4 sequences"), HasSubstr("give 8")));
   EXPECT_THAT(refusal_of_step([](Batch& b) { b = reference::random_batch(shape, 8, 10, 1); }),
               AllOf(HasSubstr("8 sequences of 10 tokens"), HasSubstr("sequences of 11 tokens")));
-  EXPECT_THAT(refusal_of_step([](Batch& b) { b.tokens.pop_back(); }), HasSubstr("with 87 tokens and 88 targets"));
+  EXPECT_THAT(refusal_of_step([](Batch& b) { b.tokens.pop_back(); }),
+              HasSubstr("with 87 tokens and 88 targets"));
   EXPECT_THAT(refusal_of_step([](Batch& b) { b.targets.push_back(0); }),
               HasSubstr("with 88 tokens and 89 targets"));
   EXPECT_THAT(refusal_of_step([](Batch& b) { b = {}; }), HasSubstr("a batch of 0 sequences"));

@@ -4,8 +4,8 @@
 // sequence × hidden elements. The model makes some of its own:
 //
 //   embedding   1 of that size forward, on the first stage
-//   head        1 of that size backward and 2 small ones forward (maxima; sums and target logits), on the last
-//   norm        1 a step, of a float64 for each tensor
+//   head        1 of that size backward and 2 small ones forward (maxima; sums and target logits), on the
+//   last norm        1 a step, of a float64 for each tensor
 //
 // With TP = 1 the tensor group has no entry at all.
 
@@ -121,7 +121,8 @@ Index reduced_elements(const Parameters<Host>& parameters) {
   return parameters.size() - gap;
 }
 
-// Each gradient is summed over data ranks exactly once; beside them go the loss and the count of valid tokens.
+// Each gradient is summed over data ranks exactly once; beside them go the loss and the count of valid
+// tokens.
 TEST_P(Counts, EachGradientIsReducedOnceOverDataRanks) {
   const auto& [layout, m] = GetParam();
   const auto step = ledgers_of([&] { trainer_->step(batch_); });
@@ -167,12 +168,12 @@ TEST_P(Counts, EveryStepIsTheSame) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Layouts, Counts,
-    testing::Values(Counted{{1, 1, 1}, 1}, Counted{{1, 2, 2}, 3}, Counted{{2, 1, 1}, 1}, Counted{{2, 1, 1}, 4},
-                    Counted{{4, 1, 1}, 2}, Counted{{2, 2, 1}, 3}, Counted{{2, 4, 1, Policy::gpipe}, 5},
-                    Counted{{2, 4, 1}, 2}, Counted{{4, 2, 2}, 2}, Counted{{2, 2, 2, Policy::gpipe}, 4}),
-    [](const auto& info) { return info.param.name(); });
+INSTANTIATE_TEST_SUITE_P(Layouts, Counts,
+                         testing::Values(Counted{{1, 1, 1}, 1}, Counted{{1, 2, 2}, 3}, Counted{{2, 1, 1}, 1},
+                                         Counted{{2, 1, 1}, 4}, Counted{{4, 1, 1}, 2}, Counted{{2, 2, 1}, 3},
+                                         Counted{{2, 4, 1, Policy::gpipe}, 5}, Counted{{2, 4, 1}, 2},
+                                         Counted{{4, 2, 2}, 2}, Counted{{2, 2, 2, Policy::gpipe}, 4}),
+                         [](const auto& info) { return info.param.name(); });
 
 }  // namespace
 }  // namespace trilith::test

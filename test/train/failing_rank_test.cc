@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -126,7 +127,7 @@ class FusedWorld {
   std::vector<std::unique_ptr<FusedRank>> ranks_;
 };
 
-constexpr GptShape shape{.layers = 2, .hidden = 12, .heads = 2, .positions = 6, .vocabulary = 19};
+constexpr GptShape shape{.layers = 4, .hidden = 12, .heads = 2, .positions = 6, .vocabulary = 19};
 
 using FusedTrainer = Trainer<Gpt, Config<Parallelism<2, 2, 2>>, FusedWorld>;
 
@@ -136,12 +137,14 @@ TrainerOptions options() {
   options.sequence = 5;
   options.microbatches = 3;
   options.threads_per_rank = 1;
-  options.bucket = 500;  // several are on their way at a time
+  options.bucket = 1000;  // some begin in one layer and end in the next
   options.poison = true;
   return options;
 }
 
-Batch batch(std::uint64_t seed) { return reference::random_batch(shape, 6, 5, seed); }
+Batch batch(std::uint64_t seed) {
+  return reference::random_batch(shape, 6, 5, seed);
+}
 
 TEST(SoundRanks, StepEvaluateGenerateAndSave) {
   FusedWorld world(8);
@@ -181,6 +184,8 @@ TEST_P(FailingRank, StopsAllOthersWhereverItFails) {
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
     EXPECT_THAT(said, AllOf(HasSubstr("rank " + std::to_string(failing)), HasSubstr("a fuse blew")));
     EXPECT_EQ(trainer.steps_done(), 1);
+    EXPECT_THAT(test::error_of([&] { trainer.step(batch(2)); }),
+                HasSubstr("this world has failed: rank " + std::to_string(failing) + " failed: a fuse blew"));
   }
 }
 

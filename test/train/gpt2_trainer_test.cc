@@ -1,5 +1,5 @@
-// A GPT-2 saved by Hugging Face's transformers loads into every layout and trains on as it does there: logits,
-// gradients and weights equal what PyTorch computed in float64.
+// A GPT-2 saved by Hugging Face's transformers loads into every layout and trains on as it does there:
+// logits, gradients and weights equal what PyTorch computed in float64.
 
 #include <algorithm>
 #include <cmath>
@@ -62,11 +62,10 @@ TEST_P(Gpt2Trainer, LogitsEqualThoseOfTransformers) {
   for (const Index sequence : {0, 3}) {
     for (Index count = 1; count <= batch.length; ++count) {
       const auto first = batch.tokens.begin() + sequence * batch.length;
-      const auto logits = fixture_.logits.begin() +
-                          (sequence * batch.length + count - 1) * fixture_.shape.vocabulary;
-      expect_close(
-          Tensors<float>{{"logits", trainer->next_token_logits({first, first + count})}},
-          Tensors<double>{{"logits", {logits, logits + fixture_.shape.vocabulary}}}, tolerance);
+      const auto logits =
+          fixture_.logits.begin() + (sequence * batch.length + count - 1) * fixture_.shape.vocabulary;
+      expect_close(Tensors<float>{{"logits", trainer->next_token_logits({first, first + count})}},
+                   Tensors<double>{{"logits", {logits, logits + fixture_.shape.vocabulary}}}, tolerance);
     }
   }
 }
@@ -126,7 +125,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Gpt2Trainer,
                                          Layout{4, 2, 4, Policy::gpipe}),
                          [](const auto& info) {
                            return "TP" + std::to_string(info.param.tensor) + "PP" +
-                                  std::to_string(info.param.pipeline) + "DP" + std::to_string(info.param.data);
+                                  std::to_string(info.param.pipeline) + "DP" +
+                                  std::to_string(info.param.data);
                          });
 
 }  // namespace

@@ -34,20 +34,38 @@ struct Case {
 
 const std::vector<Case> cases = {
     {"nothing divides a vector",
-     {.layers = 2, .hidden = 24, .heads = 3, .positions = 13, .vocabulary = 37}, 6, 11, {1, 2, 3, 6}},
+     {.layers = 2, .hidden = 24, .heads = 3, .positions = 13, .vocabulary = 37},
+     6,
+     11,
+     {1, 2, 3, 6}},
     {"odd head dimension",
-     {.layers = 3, .hidden = 35, .heads = 7, .positions = 9, .vocabulary = 101}, 4, 9, {1, 4}},
-    {"round",
-     {.layers = 2, .hidden = 64, .heads = 4, .positions = 32, .vocabulary = 128}, 4, 32, {1, 2, 4}},
-    // Three, not two: between two numbers a LayerNorm keeps hardly more than the sign, and its gradient is rounding.
+     {.layers = 3, .hidden = 35, .heads = 7, .positions = 9, .vocabulary = 101},
+     4,
+     9,
+     {1, 4}},
+    {"round", {.layers = 2, .hidden = 64, .heads = 4, .positions = 32, .vocabulary = 128}, 4, 32, {1, 2, 4}},
+    // Three, not two: between two numbers a LayerNorm keeps hardly more than the sign, and its gradient is
+    // rounding.
     {"as small as it gets",
-     {.layers = 1, .hidden = 3, .heads = 1, .positions = 3, .vocabulary = 2}, 2, 2, {1, 2}},
+     {.layers = 1, .hidden = 3, .heads = 1, .positions = 3, .vocabulary = 2},
+     2,
+     2,
+     {1, 2}},
     {"sequences of one token",
-     {.layers = 2, .hidden = 12, .heads = 2, .positions = 4, .vocabulary = 19}, 5, 1, {1, 5}},
+     {.layers = 2, .hidden = 12, .heads = 2, .positions = 4, .vocabulary = 19},
+     5,
+     1,
+     {1, 5}},
     {"many tiles of attention",
-     {.layers = 1, .hidden = 20, .heads = 2, .positions = 301, .vocabulary = 50}, 1, 301, {1}},
+     {.layers = 1, .hidden = 20, .heads = 2, .positions = 301, .vocabulary = 50},
+     1,
+     301,
+     {1}},
     {"more layers than anything else",
-     {.layers = 9, .hidden = 8, .heads = 4, .positions = 8, .vocabulary = 11}, 3, 7, {1, 3}},
+     {.layers = 9, .hidden = 8, .heads = 4, .positions = 8, .vocabulary = 11},
+     3,
+     7,
+     {1, 3}},
 };
 
 class Reference : public testing::TestWithParam<Case> {};
@@ -67,8 +85,9 @@ TEST_P(Reference, LossNormAndGradientsEqualFloat64) {
       const StepReport report = trainer->gradients(batch);
       EXPECT_NEAR(report.loss, loss, tolerance * loss);
       EXPECT_NEAR(report.gradient_norm, reference::global_norm(gradients), tolerance * report.gradient_norm);
-      EXPECT_EQ(report.valid_tokens, std::ssize(batch.targets) -
-                                         std::count(batch.targets.begin(), batch.targets.end(), ignored_target));
+      EXPECT_EQ(
+          report.valid_tokens,
+          std::ssize(batch.targets) - std::count(batch.targets.begin(), batch.targets.end(), ignored_target));
       expect_close(trainer->gradient_tensors(), gradients, tolerance);
     }
   }

@@ -21,7 +21,7 @@ struct Outcome {
 };
 
 Outcome run(const Layout& layout, const GptShape& shape, Index sequences, Index length, int threads,
-        std::uint64_t seed) {
+            std::uint64_t seed) {
   TrainerOptions options = options_for(reference::random_batch(shape, sequences, length, 0), 2);
   options.threads_per_rank = threads;
   options.seed = seed;

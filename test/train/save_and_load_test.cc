@@ -24,7 +24,9 @@ using testing::HasSubstr;
 // A vocabulary that is padded to 38 and 40: padding is neither saved nor loaded.
 constexpr GptShape shape{.layers = 4, .hidden = 20, .heads = 4, .positions = 12, .vocabulary = 37};
 
-Batch batch(int step) { return reference::random_batch(shape, 8, 11, static_cast<std::uint64_t>(step)); }
+Batch batch(int step) {
+  return reference::random_batch(shape, 8, 11, static_cast<std::uint64_t>(step));
+}
 
 std::unique_ptr<AnyTrainer> trainer_of(const Layout& layout) {
   return make_trainer(layout, shape, options_for(batch(0), 2));
@@ -70,7 +72,8 @@ TEST(FailedSave, LeavesTheOldFileAndTheTrainer) {
   const std::string old = content_of(folder / "model.safetensors");
   trainer->step(batch(1));
 
-  EXPECT_THAT(error_of([&] { trainer->save(folder / "missing" / "model.safetensors"); }), HasSubstr("missing"));
+  EXPECT_THAT(error_of([&] { trainer->save(folder / "missing" / "model.safetensors"); }),
+              HasSubstr("missing"));
   EXPECT_FALSE(std::filesystem::exists(folder / "missing"));
 
   std::filesystem::permissions(folder / "model.safetensors", std::filesystem::perms::owner_read);

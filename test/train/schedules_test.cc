@@ -75,7 +75,7 @@ class Schedules : public testing::TestWithParam<TensorAndData> {};
 
 TEST_P(Schedules, DoNotCompute) {
   const auto [tensor, data] = GetParam();
-  for (const int m : {1, 2, 3, 4, 8}) {
+  for (int m = 1; m <= 8; ++m) {
     const Index sequences = Index{m} * data;
     const Outcome expected = run({tensor, 1, data}, odd, sequences, m);
     for (const int pipeline : {1, 2, 4}) {
@@ -98,8 +98,8 @@ INSTANTIATE_TEST_SUITE_P(Splits, Schedules,
 
 TEST(LayersPerStage, GivenByHandChangesNoBit) {
   const Outcome expected = run({2, 1, 1}, odd, 6, 3);
-  for (const std::vector<int>& split : std::vector<std::vector<int>>{
-           {1, 4}, {4, 1}, {2, 3}, {1, 1, 2, 1}, {2, 1, 1, 1}, {1, 1, 1, 2}}) {
+  for (const std::vector<int>& split :
+       std::vector<std::vector<int>>{{1, 4}, {4, 1}, {2, 3}, {1, 1, 2, 1}, {2, 1, 1, 1}, {1, 1, 1, 2}}) {
     const Layout layout{2, static_cast<int>(split.size()), 1};
     SCOPED_TRACE(testing::Message() << layout << ", split " << testing::PrintToString(split));
     expect_same(run(layout, odd, 6, 3, [&](TrainerOptions& o) { o.layers_per_stage = split; }), expected);

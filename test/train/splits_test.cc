@@ -60,8 +60,8 @@ TEST_P(Splits, OnlyRound) {
   }
 }
 
-// Data ranks differ in how many of their tokens count: of two, 1 and 7; of four, none, 1, none and 7. The mean
-// is over the 8, divided once.
+// Data ranks differ in how many of their tokens count: of two, 1 and 7; of four, none, 1, none and 7. The
+// mean is over the 8, divided once.
 TEST_P(Splits, DivideOnceByAllValidTokens) {
   const GptShape shape{.layers = 4, .hidden = 8, .heads = 4, .positions = 8, .vocabulary = 13};
   const reference::Weights weights = reference::random_weights(shape, 3);

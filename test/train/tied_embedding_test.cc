@@ -91,7 +91,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, TiedEmbedding,
                                          Layout{4, 2, 2, Policy::gpipe}),
                          [](const auto& info) {
                            return "TP" + std::to_string(info.param.tensor) + "PP" +
-                                  std::to_string(info.param.pipeline) + "DP" + std::to_string(info.param.data);
+                                  std::to_string(info.param.pipeline) + "DP" +
+                                  std::to_string(info.param.data);
                          });
 
 }  // namespace

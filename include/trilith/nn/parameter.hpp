@@ -148,10 +148,10 @@ void Parameters<D>::initialize(const typename D::stream& stream, std::uint64_t s
   fill(stream, values(), 0.0f);
   fill(stream, gradients(), 0.0f);
   for (Parameter& p : parameters_) {
-    if (p.spec.initial == Initial::ones) fill(stream, p.value, 1.0f);
-    if (p.spec.initial != Initial::normal) continue;
+    if (p.spec.initial == Initial::zeros) continue;
     const Philox random(seed, hash(p.spec.name));
     p.spec.partition.for_each_run(tensor_rank_, [&](Index global, Index local, Index count) {
+      if (p.spec.initial == Initial::ones) return fill(stream, p.value.slice(0, local, count), 1.0f);
       for (Index done = 0; done < count; done += piece) {
         const Index length = std::min(piece, count - done);
         random.normals(static_cast<std::uint64_t>(global + done), length, p.spec.deviation, drawn.data());

@@ -28,7 +28,9 @@ constexpr const char* sentence(Law law) {
     case Law::placement: return "each stage must lie in exactly one chunk of one rank";
     case Law::exactly_once:
       return "each microbatch must have exactly one forward and one backward (both parts) in each chunk";
-    case Law::order: return "the backward of a microbatch must come after its forward, weights after input";
+    case Law::order:
+      return "the backward of a microbatch must come after its forward, weights after input, and both after "
+             "what they need of another chunk of the rank";
     case Law::ascend: return "the gradients of a chunk must ascend by microbatch";
     case Law::matched: return "the sends and receives between two ranks must match in order";
     case Law::progress: return "the exchanges must not deadlock when every group waits for its partners";
@@ -64,6 +66,16 @@ constexpr Verdict check_passes(const Pipeline& pipeline, int rank) {
   std::vector<char> forward(cells, 0), input(cells, 0), weight(cells, 0);
   std::vector<int> last_input(pipeline.chunks, -1), last_weight(pipeline.chunks, -1);
 
+  // Chunks of this rank that hold the stages before and after a chunk's, or −1: no exchange orders them.
+  std::vector<int> before(pipeline.chunks, -1), after(pipeline.chunks, -1);
+  for (int chunk = 0; chunk < pipeline.chunks; ++chunk) {
+    before[chunk] = pipeline.chunk_before(rank, chunk);
+    if (before[chunk] >= 0) after[before[chunk]] = chunk;
+  }
+  const auto lacks = [&](const std::vector<char>& passes, int chunk, int microbatch) {
+    return chunk >= 0 && !passes[chunk * pipeline.microbatches + microbatch];
+  };
+
   for (int i = 0; i < static_cast<int>(program.size()); ++i) {
     const Action& a = program[i];
     if (a.chunk < 0 || a.chunk >= pipeline.chunks || a.microbatch < 0 ||
@@ -73,11 +85,13 @@ constexpr Verdict check_passes(const Pipeline& pipeline, int rank) {
     const int cell = a.chunk * pipeline.microbatches + a.microbatch;
     if (a.pass == Pass::forward) {
       if (forward[cell]++) return {Law::exactly_once, rank, i};
+      if (lacks(forward, before[a.chunk], a.microbatch)) return {Law::order, rank, i};
       continue;
     }
     if (!forward[cell]) return {Law::order, rank, i};
     if (computes_input_gradient(a.pass)) {
       if (input[cell]++) return {Law::exactly_once, rank, i};
+      if (lacks(input, after[a.chunk], a.microbatch)) return {Law::order, rank, i};
       if (a.microbatch < last_input[a.chunk]) return {Law::ascend, rank, i};
       last_input[a.chunk] = a.microbatch;
     }

@@ -49,13 +49,17 @@ class Trainer {
 
   // `world` must have as many ranks as the layout, and outlive the trainer.
   Trainer(const Shape& shape, World& world, TrainerOptions options)
-    requires(!shape_is_constant)
-      : Trainer(world, shape, std::move(options)) {}
+      : Trainer(world, shape, std::move(options)) {
+    static_assert(!shape_is_constant,
+                  "Trainer: the layout's ModelShape<S> already gives the shape; write Trainer{world, options}");
+  }
 
   // With ModelShape<…> in the layout.
-  Trainer(World& world, TrainerOptions options)
-    requires shape_is_constant
-      : Trainer(world, ShapePolicy::shape, std::move(options)) {}
+  Trainer(World& world, TrainerOptions options) : Trainer(world, constant_shape(), std::move(options)) {
+    static_assert(shape_is_constant,
+                  "Trainer: the layout does not give the model's shape; write Trainer{shape, world, options} or "
+                  "put ModelShape<S> into the layout");
+  }
 
   // One step on a global batch of options.batch sequences. Throws, and leaves the weights as they were, when
   // the batch is wrong or the loss is not finite.
@@ -149,6 +153,11 @@ class Trainer {
     return true;
   }
   static_assert(shape_fits());
+
+  static constexpr Shape constant_shape() {
+    if constexpr (shape_is_constant) return ShapePolicy::shape;
+    return {};
+  }
 
   Trainer(World& world, const Shape& shape, TrainerOptions options)
       : world_(&world), plan_(make_plan(shape, world, std::move(options))), ranks_(world.size()) {

@@ -14,14 +14,11 @@
 
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/host.hpp>
+#include <trilith/ops/attention.hpp>
 #include <trilith/ops/host/attention_tiles.hpp>
 #include <trilith/ops/host/tile_gemm.hpp>
 
 namespace trilith::inline v0::ops {
-
-// Which keys a query sees: all, or those with key ≤ query + keys − queries, so that the last query sees every
-// key. A query that sees none has out 0, lse −∞ and no gradients.
-enum class Mask { full, causal };
 
 namespace tile {
 

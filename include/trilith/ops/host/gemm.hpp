@@ -15,10 +15,17 @@
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/ops/accumulate.hpp>
+#include <trilith/ops/gemm.hpp>
 
 namespace trilith::inline v0::ops {
 
-enum class Transpose : char { no = 'N', yes = 'T' };
+namespace detail {
+
+constexpr char letter(Transpose transpose) {
+  return transpose == Transpose::yes ? 'T' : 'N';
+}
+
+}  // namespace detail
 
 // c = op(a) · op(b), or c += op(a) · op(b); op transposes where asked.
 // op(a): (rows, inner), op(b): (inner, columns), c: (rows, columns). Rows may be strided.
@@ -31,7 +38,7 @@ inline void gemm(const Host::Stream& stream, Transpose transpose_a, Matrix<const
   if (rows == 0 || columns == 0) return;
   omp_set_num_threads(stream.threads());  // oneDNN takes the calling thread's team size
   const dnnl_status_t status = dnnl_sgemm(
-      static_cast<char>(transpose_a), static_cast<char>(transpose_b), rows, columns, inner, 1.0f,
+      detail::letter(transpose_a), detail::letter(transpose_b), rows, columns, inner, 1.0f,
       a.data(), a.stride(0), b.data(), b.stride(0), accumulate == Accumulate::yes ? 1.0f : 0.0f,
       c.data(), c.stride(0));
   if (status != dnnl_success) {
