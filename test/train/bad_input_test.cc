@@ -1,12 +1,15 @@
 // Bad input to a trainer: one sentence that says what is wrong, at once, from any layout. What is refused
 // before a step leaves the trainer as it was.
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -159,6 +162,7 @@ TEST_F(StoppedStep, ABatchWithoutAValidToken) {
   Batch bad = batch();
   bad.targets.assign(bad.targets.size(), ignored_target);
   EXPECT_THAT(stop(*trainer, bad), HasSubstr("the batch has no valid token"));
+  EXPECT_EQ(trainer->step(batch()).step, 1);
 }
 
 TEST_F(StoppedStep, EvaluationWithoutAValidToken) {
@@ -188,13 +192,15 @@ TEST_F(StoppedStep, ANanInOneWeightOfOneRank) {
     SCOPED_TRACE("rank " + std::to_string(rank));
     const auto trainer = make_trainer(layout, shape, options_for(batch(), 2));
     trainer->step(batch());
-    for (const Parameter& p : trainer->parameters(rank)) {
-      if (p.spec.name.ends_with("mlp.c_fc.weight")) p.value(3) = std::nanf("");
-    }
+    const auto place = std::find_if(
+        trainer->parameters(rank).begin(), trainer->parameters(rank).end(),
+        [](const Parameter& p) { return p.spec.name.ends_with("mlp.c_fc.weight"); });
+    const float sound = std::exchange(place->value(3), std::nanf(""));
     const auto start = std::chrono::steady_clock::now();
     EXPECT_THAT(error_of([&] { trainer->step(batch()); }), AllOf(HasSubstr("step 2"), HasSubstr("nan")));
     EXPECT_LT(std::chrono::steady_clock::now() - start, seconds);
-    EXPECT_THAT(error_of([&] { trainer->step(batch()); }), HasSubstr("this world has failed"));
+    place->value(3) = sound;
+    EXPECT_EQ(trainer->step(batch()).step, 2);
   }
 }
 

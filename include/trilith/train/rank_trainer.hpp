@@ -72,22 +72,13 @@ class RankTrainer {
     reducer_.emplace(gradient_group_, parameters_.gradients(), tied_range(), plan.options.bucket);
   }
 
-  // One step of training on `batch`, of which this rank reads its data rank's part. `step` counts from 1.
+  // One step of training on `batch`, of which this rank reads its data rank's part. `step` counts from 1. All
+  // ranks report the same; where the report is not sound(), nothing has been updated.
   StepReport step(const Batch& batch, std::int64_t step) {
-    const double valid = load(batch, plan_->options.microbatches);
-    compute_gradients(valid);
-
-    StepReport report{.step = step,
-                      .loss = total_loss(valid),
-                      .gradient_norm = norm_->compute(stream_, tensor_group_, pipeline_group_),
-                      .learning_rate = plan_->options.learning_rate.at(step),
-                      .valid_tokens = static_cast<Index>(valid)};
-    if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) {
-      throw Error("the loss of step " + std::to_string(step) + " is " + std::to_string(report.loss) +
-                      ", the norm of its gradients " + std::to_string(report.gradient_norm),
-                  "lower the learning rate, clip, or look at the data; the weights are those of the step "
-                  "before");
-    }
+    StepReport report = gradients(batch);
+    report.step = step;
+    report.learning_rate = plan_->options.learning_rate.at(step);
+    if (!report.sound()) return report;
     AdamW settings = plan_->options.optimizer;
     settings.learning_rate = static_cast<float>(report.learning_rate);
     optimizer_->update(stream_, settings, step, clip_factor(report.gradient_norm));
@@ -97,6 +88,7 @@ class RankTrainer {
   // Loss and gradients, reduced over all ranks, without an update: see parameters().
   StepReport gradients(const Batch& batch) {
     const double valid = load(batch, plan_->options.microbatches);
+    if (valid == 0) return {};
     compute_gradients(valid);
     return {.loss = total_loss(valid),
             .gradient_norm = norm_->compute(stream_, tensor_group_, pipeline_group_),
@@ -259,7 +251,6 @@ class RankTrainer {
   }
 
   void compute_gradients(double valid) {
-    require(valid > 0, "the batch has no valid token", "give at least one target that is not ignored");
     reducer_->begin();
     begin(stages(), static_cast<float>(1 / valid),
           [this](Index first, Index last) { reducer_->final(stream_, first, last); });

@@ -7,6 +7,7 @@
 // on all of them. Only this class depends on PP, DP and the schedule; it is thin.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -61,29 +62,24 @@ class Trainer {
                   "put ModelShape<S> into the layout");
   }
 
-  // One step on a global batch of options.batch sequences. Throws, and leaves the weights as they were, when
-  // the batch is wrong or the loss is not finite.
+  // One step on a global batch of options.batch sequences. Throws, and leaves the weights as they were and the
+  // trainer of use, when the batch is wrong or the loss is not finite.
   StepReport step(const Batch& batch) {
     check_batch(batch, plan_.options.batch);
-    const std::int64_t step = step_ + 1;
-    StepReport report;
-    run([&](Rank& rank) {
-      const StepReport mine = ranks_[rank.rank()]->step(batch, step);
-      if (rank.rank() == 0) report = mine;
-    });
-    step_ = step;
+    const StepReport report =
+        agreed_report([&](auto& rank_trainer) { return rank_trainer.step(batch, step_ + 1); });
+    require(std::isfinite(report.loss) && std::isfinite(report.gradient_norm),
+            "the loss of step " + std::to_string(report.step) + " is " + std::to_string(report.loss) +
+                ", the norm of its gradients " + std::to_string(report.gradient_norm),
+            "lower the learning rate, clip, or look at the data; the weights are those of the step before");
+    ++step_;
     return report;
   }
 
   // Loss and gradients of a batch, without an update. The gradients are those of rank(i).parameters().
   StepReport gradients(const Batch& batch) {
     check_batch(batch, plan_.options.batch);
-    StepReport report;
-    run([&](Rank& rank) {
-      const StepReport mine = ranks_[rank.rank()]->gradients(batch);
-      if (rank.rank() == 0) report = mine;
-    });
-    return report;
+    return agreed_report([&](auto& rank_trainer) { return rank_trainer.gradients(batch); });
   }
 
   // Mean loss over the valid tokens of all batches, each of a multiple of evaluation_batch() sequences.
@@ -202,6 +198,19 @@ class Trainer {
                        to_string(parallel.coordinate_of(rank.rank())) + ")");
       }
     });
+  }
+
+  // What all ranks report of a batch.
+  template <class Task>
+  StepReport agreed_report(Task&& task) {
+    StepReport report;
+    run([&](Rank& rank) {
+      const StepReport mine = task(*ranks_[rank.rank()]);
+      if (rank.rank() == 0) report = mine;
+    });
+    require(report.valid_tokens > 0, "the batch has no valid token",
+            "give at least one target that is not ignored");
+    return report;
   }
 
   // `sequences`: 0 for any multiple of what goes through at once.

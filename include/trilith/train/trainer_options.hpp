@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -36,6 +37,9 @@ struct StepReport {
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
   Index valid_tokens = 0;
+
+  // Whether it is a step to take.
+  bool sound() const { return valid_tokens > 0 && std::isfinite(loss) && std::isfinite(gradient_norm); }
 };
 
 // Bytes that one rank holds.
