@@ -20,7 +20,12 @@
 #include <trilith/optim/adamw.hpp>
 #include <trilith/optim/learning_rate.hpp>
 #include <trilith/parallel/parallelism.hpp>
+#include <trilith/schedule/dual_pipe_v.hpp>
 #include <trilith/schedule/gpipe.hpp>
+#include <trilith/schedule/interleaved.hpp>
 #include <trilith/schedule/one_f_one_b.hpp>
+#include <trilith/schedule/zero_bubble_h1.hpp>
+#include <trilith/schedule/zero_bubble_h2.hpp>
+#include <trilith/schedule/zero_bubble_v.hpp>
 #include <trilith/train/batch.hpp>
 #include <trilith/train/trainer.hpp>

@@ -1,14 +1,18 @@
 // The laws of pipeline programs: every schedule obeys them, and each one broken on purpose is found, with its
 // rank and its action.
+#include <algorithm>
+#include <cstddef>
 #include <ostream>
 #include <set>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <trilith/core/config.hpp>
+#include <trilith/schedule/exchange.hpp>
 #include <trilith/schedule/gpipe.hpp>
 #include <trilith/schedule/laws.hpp>
 #include <trilith/schedule/one_f_one_b.hpp>
@@ -154,18 +158,51 @@ TEST(Verify, FindsWeightPartsThatDescendWhereInputPartsDoNot) {
   EXPECT_EQ(verify(by_hand(2, {"F0 F1 I0 I1 W1 W0", "F0 B0 F1 B1"}, {2, 1})), (Verdict{Law::ascend, 0, 5}));
 }
 
-// Rank 0 sends 0 and then 1; rank 1 waits for 1 first. It shows where rank 0 sends 0, before its second
-// action.
-TEST(Verify, FindsAPairOfForwardsThatWereSwapped) {
-  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F1 F0 B0 B1"}, {2, 2})), (Verdict{Law::matched, 0, 1}));
+// Each message is received where it is made, so another order on the other rank is no fault.
+TEST(Verify, AllowsForwardsInAnotherOrderThanTheRankBefore) {
+  EXPECT_EQ(verify(by_hand(2, {"F0 F1 B0 B1", "F1 F0 B0 B1"}, {2, 2})), Verdict{});
 }
 
-// One microbatch, two chunks a rank: stages 0, 2 and 1, 3. What rank 0 sends first is for stage 1, but rank 1
-// waits for the input of stage 3.
-TEST(Verify, FindsAMessageThatWouldArriveAtAnotherStage) {
-  EXPECT_EQ(verify(by_hand(1, {"F0 F0.1 B0.1 B0", "F0.1 F0 B0.1 B0"}, {2, 2}, {0, 2, 1, 3})),
-            (Verdict{Law::matched, 0, 1}));
-  EXPECT_EQ(verify(by_hand(1, {"F0 F0.1 B0.1 B0", "F0 F0.1 B0.1 B0"}, {2, 2}, {0, 2, 1, 3})), Verdict{});
+// Rank 0 sends 1 and then 0; rank 1 expects 0 first. It shows where rank 0 sends, before its second action.
+TEST(VerifyExchanges, FindsAPairOfSendsThatWereSwapped) {
+  const Pipeline pipeline = make_pipeline<OneFOneB>(2, 2);
+  auto groups = exchanges(pipeline);
+  EXPECT_EQ(verify_exchanges(pipeline, groups), Verdict{});
+  std::swap(groups[0][0].transfers[0].microbatch, groups[0][1].transfers[0].microbatch);
+  EXPECT_EQ(verify_exchanges(pipeline, groups), (Verdict{Law::matched, 0, 1}));
+}
+
+TEST(VerifyExchanges, FindsAMessageThatWouldArriveAtAnotherStage) {
+  const Pipeline pipeline = by_hand(1, {"F0 F0.1 B0.1 B0", "F0 F0.1 B0.1 B0"}, {2, 2}, {0, 2, 1, 3});
+  auto groups = exchanges(pipeline);
+  EXPECT_EQ(verify_exchanges(pipeline, groups), Verdict{});
+  groups[1][0].transfers[0].chunk = 1;
+  EXPECT_EQ(verify_exchanges(pipeline, groups), (Verdict{Law::matched, 0, 1}));
+}
+
+TEST(VerifyExchanges, FindsAReceiveWithoutASend) {
+  const Pipeline pipeline = make_pipeline<OneFOneB>(2, 2);
+  auto groups = exchanges(pipeline);
+  groups[0].erase(groups[0].begin());
+  EXPECT_EQ(verify_exchanges(pipeline, groups).law, Law::matched);
+}
+
+// One by one, in the order of their groups, even the transfers of 1F1B wait for each other: two neighbours send to
+// each other at the same time.
+TEST(VerifyExchanges, FindsThatOneFOneBDeadlocksWithoutGroups) {
+  const Pipeline pipeline = make_pipeline<OneFOneB>(3, 6);
+  std::vector<std::vector<Exchange>> one_by_one;
+  for (const std::vector<Exchange>& groups : exchanges(pipeline)) {
+    one_by_one.emplace_back();
+    for (const Exchange& group : groups) {
+      for (const Transfer& t : group.transfers) one_by_one.back().push_back({group.before, {t}});
+      std::stable_sort(one_by_one.back().end() - static_cast<std::ptrdiff_t>(group.transfers.size()),
+                       one_by_one.back().end(), [](const Exchange& a, const Exchange& b) {
+                         return a.transfers[0].kind < b.transfers[0].kind;
+                       });
+    }
+  }
+  EXPECT_EQ(verify_exchanges(pipeline, one_by_one).law, Law::progress);
 }
 
 // Rank 0 runs microbatch 1 only after the gradient of 0, which rank 1 makes only after microbatch 1.

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <trilith/schedule/exchange.hpp>
 #include <trilith/schedule/pipeline.hpp>
 
 namespace trilith::schedule::test {
@@ -20,13 +21,7 @@ class Rehearsal {
   Rehearsal(const Pipeline& pipeline, std::vector<std::vector<Exchange>> groups)
       : pipeline_(pipeline), groups_(std::move(groups)), ranks_(pipeline.ranks) {}
 
-  explicit Rehearsal(const Pipeline& pipeline) : Rehearsal(pipeline, exchanges_of(pipeline)) {}
-
-  static std::vector<std::vector<Exchange>> exchanges_of(const Pipeline& pipeline) {
-    std::vector<std::vector<Exchange>> groups;
-    for (int rank = 0; rank < pipeline.ranks; ++rank) groups.push_back(exchanges(pipeline, rank));
-    return groups;
-  }
+  explicit Rehearsal(const Pipeline& pipeline) : Rehearsal(pipeline, exchanges(pipeline)) {}
 
   // What goes wrong first, or "" where every rank ends with all messages delivered.
   std::string run() {

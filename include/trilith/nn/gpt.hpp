@@ -38,7 +38,7 @@ class Gpt {
   using CheckedShape = CheckedGptShape<S, P>;
 
   struct Activations {
-    Matrix<float> input;  // (rows, hidden): embedded tokens, or what the stage before sent
+    Matrix<float> input;  // (rows, hidden): embedded tokens, or what the stage before sent; a boundary()
     std::vector<typename Block::Activations> blocks;
     typename LayerNorm<L>::Statistics statistics;
     Matrix<float> normed;  // (rows, hidden)
@@ -46,7 +46,8 @@ class Gpt {
   };
 
   struct Gradients {
-    Matrix<float> output;  // (rows, hidden): of the last block's output; from the head or the next stage
+    Matrix<float> output;  // (rows, hidden): of the last block's output, from the head or the next stage; a
+                           // boundary()
     std::vector<typename Block::Gradients> blocks;
   };
 
@@ -68,6 +69,12 @@ class Gpt {
   // All weights of the whole model, in its order, and what a file says of them besides.
   static std::vector<NamedShape> tensors(const GptShape& shape) { return gpt2_tensors(shape); }
   static std::map<std::string, std::string> metadata(const GptShape& shape) { return gpt2_metadata(shape); }
+
+  // What passes from stage to stage, in either direction. Those of a microbatch come and go at other times than
+  // its activations and gradients, so whoever plans the memory puts them in.
+  Matrix<float> boundary(Arena& arena, const TokenShape& tokens) const {
+    return arena.take<float>(tokens.rows(), shape_.hidden);
+  }
 
   Activations activations(Arena& arena, const TokenShape& tokens) const;
 
@@ -257,7 +264,6 @@ void Gpt<L>::allocate(typename L::memory& memory) {
 template <class L>
 typename Gpt<L>::Activations Gpt<L>::activations(Arena& arena, const TokenShape& tokens) const {
   Activations a;
-  a.input = arena.take<float>(tokens.rows(), shape_.hidden);
   for (const Block& block : blocks_) a.blocks.push_back(block.activations(arena, tokens));
   if (stage_.last) {
     a.statistics = LayerNorm<L>::statistics(arena, tokens.rows());
@@ -270,7 +276,6 @@ typename Gpt<L>::Activations Gpt<L>::activations(Arena& arena, const TokenShape&
 template <class L>
 typename Gpt<L>::Gradients Gpt<L>::gradients(Arena& arena, const TokenShape& tokens, bool apart) const {
   Gradients g;
-  g.output = arena.take<float>(tokens.rows(), shape_.hidden);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     if (apart || i == 0) {
       g.blocks.push_back(blocks_[i].gradients(arena, tokens));

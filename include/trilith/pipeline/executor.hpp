@@ -1,8 +1,8 @@
 // Runs one rank's program: actions on its stages, and between them the exchanges with other ranks. It knows
 // no schedule; whatever a program says is done, in its order.
 //
-// A group of transfers is posted as one. Where it receives, the next action waits for it; where it only
-// sends, it is waited for when the memory it sends from is written again.
+// A group of transfers is posted as one, and waited for as late as may be: before the action that needs what it
+// receives, or before the memory that it sends from is written again.
 #pragma once
 
 #include <utility>
@@ -10,7 +10,10 @@
 
 #include <trilith/comm/communicator.hpp>
 #include <trilith/ops/host.hpp>
+#include <trilith/pipeline/stage.hpp>
+#include <trilith/schedule/exchange.hpp>
 #include <trilith/schedule/pipeline.hpp>
+#include <trilith/schedule/slots.hpp>
 
 namespace trilith::inline v0 {
 
@@ -19,102 +22,106 @@ class Executor {
  public:
   using stream = typename Stage::stream;
 
-  // `group`: the ranks of the pipeline. `stages`: one for each chunk of this rank, with at least as many
+  // `exchanges`: those of this rank. `group`: the ranks of the pipeline. `stages`: one for each chunk of this rank, with at least as many
   // slots as schedule::slots() says. All must outlive the executor.
-  Executor(const schedule::Pipeline& pipeline, C& group, std::vector<Stage*> stages)
+  Executor(const schedule::Pipeline& pipeline, std::vector<schedule::Exchange> exchanges, C& group,
+           std::vector<Stage*> stages)
       : group_(&group),
         stages_(std::move(stages)),
         program_(pipeline.programs[group.rank()]),
-        exchanges_(schedule::exchanges(pipeline, group.rank())),
-        slots_(schedule::slots(pipeline, group.rank())) {
+        exchanges_(std::move(exchanges)),
+        slots_(schedule::slots(pipeline, group.rank(), exchanges_)),
+        handles_(exchanges_.size()),
+        microbatches_(pipeline.microbatches),
+        input_arrives_(pipeline.chunks * pipeline.microbatches, none),
+        gradient_arrives_(input_arrives_) {
     for (int chunk = 0; chunk < pipeline.chunks; ++chunk) {
-      pending_outputs_.emplace_back(slots_.activations.count[chunk]);
-      pending_gradients_.emplace_back(slots_.gradients.count[chunk]);
+      output_leaves_.emplace_back(slots_.activations.count[chunk], none);
+      gradient_leaves_.emplace_back(slots_.gradients.count[chunk], none);
       chunk_before_.push_back(pipeline.chunk_before(group.rank(), chunk));
     }
   }
 
   // Returns when the program is done and everything sent has arrived.
   void run(const stream& s) {
-    auto exchange = exchanges_.begin();
+    int next = 0;
     for (int i = 0; i <= static_cast<int>(program_.size()); ++i) {
-      if (exchange != exchanges_.end() && exchange->before == i) perform(s, *exchange++);
+      if (next < static_cast<int>(exchanges_.size()) && exchanges_[next].before == i) post(s, next++);
       if (i < static_cast<int>(program_.size())) perform(s, program_[i]);
     }
-    for (auto& chunk : pending_outputs_) wait_all(s, chunk);
-    for (auto& chunk : pending_gradients_) wait_all(s, chunk);
+    for (Handle& handle : handles_) handle.wait(s);
   }
 
  private:
   using Handle = typename C::handle;
+  static constexpr int none = -1;
 
-  static void wait_all(const stream& s, std::vector<Handle>& handles) {
-    for (Handle& handle : handles) handle.wait(s);
+  void wait(const stream& s, int exchange) {
+    if (exchange != none) handles_[exchange].wait(s);
   }
+
+  StagePlaces places(int chunk, int microbatch) const {
+    return {.activations = slots_.activations.of(chunk, microbatch),
+            .input = slots_.inputs.of(chunk, microbatch),
+            .gradients = slots_.gradients.of(chunk, microbatch),
+            .output_gradient = slots_.output_gradients.of(chunk, microbatch)};
+  }
+
+  int cell(int chunk, int microbatch) const { return chunk * microbatches_ + microbatch; }
 
   void perform(const stream& s, const schedule::Action& action) {
     Stage& stage = *stages_[action.chunk];
-    const int slot = slots_.activations.of(action.chunk, action.microbatch);
-    const int gradient_slot = slots_.gradients.of(action.chunk, action.microbatch);
-    switch (action.pass) {
-      case schedule::Pass::forward:
-        pending_outputs_[action.chunk][slot].wait(s);
-        take_input(s, action);
-        return stage.forward(s, action.microbatch, slot);
-      case schedule::Pass::backward:
-        pending_gradients_[action.chunk][gradient_slot].wait(s);
-        stage.backward(s, action.microbatch, slot, gradient_slot);
-        return give_gradient(s, action);
-      case schedule::Pass::backward_input:
-        pending_gradients_[action.chunk][gradient_slot].wait(s);
-        stage.backward_input(s, action.microbatch, slot, gradient_slot);
-        return give_gradient(s, action);
-      case schedule::Pass::backward_weight:
-        return stage.backward_weight(s, action.microbatch, slot, gradient_slot);
+    const StagePlaces at = places(action.chunk, action.microbatch);
+    if (action.pass == schedule::Pass::forward) {
+      wait(s, output_leaves_[action.chunk][at.activations]);
+      wait(s, input_arrives_[cell(action.chunk, action.microbatch)]);
+      take_input(s, action);
+      return stage.forward(s, action.microbatch, at);
     }
+    if (action.pass == schedule::Pass::backward_weight) {
+      return stage.backward_weight(s, action.microbatch, at);
+    }
+    wait(s, gradient_leaves_[action.chunk][at.gradients]);
+    wait(s, gradient_arrives_[cell(action.chunk, action.microbatch)]);
+    if (action.pass == schedule::Pass::backward) {
+      stage.backward(s, action.microbatch, at);
+    } else {
+      stage.backward_input(s, action.microbatch, at);
+    }
+    give_gradient(s, action);
   }
 
   // Where the stage before is on this rank too, its output is still in its slot: it waits for its backward.
   void take_input(const stream& s, const schedule::Action& action) {
     const int before = chunk_before_[action.chunk];
-    if (before < 0) return;
-    copy(s, stages_[before]->output(slots_.activations.of(before, action.microbatch)),
-         stages_[action.chunk]->input(slots_.activations.of(action.chunk, action.microbatch)));
+    if (before == none) return;
+    copy(s, stages_[before]->output(places(before, action.microbatch)),
+         stages_[action.chunk]->input(places(action.chunk, action.microbatch)));
   }
 
   // The gradient goes over at once, before this stage's slot is used again.
   void give_gradient(const stream& s, const schedule::Action& action) {
     const int before = chunk_before_[action.chunk];
-    if (before < 0) return;
-    copy(s, stages_[action.chunk]->input_gradient(slots_.gradients.of(action.chunk, action.microbatch)),
-         stages_[before]->output_gradient(slots_.gradients.of(before, action.microbatch)));
+    if (before == none) return;
+    copy(s, stages_[action.chunk]->input_gradient(places(action.chunk, action.microbatch)),
+         stages_[before]->output_gradient(places(before, action.microbatch)));
   }
 
-  void perform(const stream& s, const schedule::Exchange& exchange) {
+  void post(const stream& s, int index) {
     messages_.clear();
-    bool receives = false;
-    Handle* pending = nullptr;
-    for (const schedule::Transfer& transfer : exchange.transfers) {
-      const bool forward = transfer.pass == schedule::Pass::forward;
-      const int slot =
-          (forward ? slots_.activations : slots_.gradients).of(transfer.chunk, transfer.microbatch);
-      Stage& stage = *stages_[transfer.chunk];
-      if (transfer.kind == schedule::Transfer::Kind::send) {
-        const Vector<float> data = forward ? stage.output(slot) : stage.input_gradient(slot);
-        messages_.push_back(Message::send(transfer.peer, data));
-        pending = &(forward ? pending_outputs_ : pending_gradients_)[transfer.chunk][slot];
+    for (const schedule::Transfer& t : exchanges_[index].transfers) {
+      const bool forward = t.pass == schedule::Pass::forward;
+      const Stage& stage = *stages_[t.chunk];
+      const StagePlaces at = places(t.chunk, t.microbatch);
+      if (t.kind == schedule::Transfer::Kind::send) {
+        messages_.push_back(Message::send(t.peer, forward ? stage.output(at) : stage.input_gradient(at)));
+        (forward ? output_leaves_[t.chunk][at.activations] : gradient_leaves_[t.chunk][at.gradients]) = index;
       } else {
-        const Vector<float> data = forward ? stage.input(slot) : stage.output_gradient(slot);
-        messages_.push_back(Message::receive(transfer.peer, data));
-        receives = true;
+        messages_.push_back(Message::receive(t.peer, forward ? stage.input(at) : stage.output_gradient(at)));
+        (forward ? input_arrives_ : gradient_arrives_)[cell(t.chunk, t.microbatch)] = index;
       }
     }
-    Handle handle = group_->exchange(s, messages_);
-    if (receives) {
-      handle.wait(s);
-    } else {
-      *pending = std::move(handle);
-    }
+    handles_[index] = group_->exchange(s, messages_);
   }
 
   C* group_;
@@ -122,9 +129,13 @@ class Executor {
   schedule::Program program_;
   std::vector<schedule::Exchange> exchanges_;
   schedule::Slots slots_;
-  std::vector<int> chunk_before_;  // per chunk: see Pipeline::chunk_before
-  std::vector<std::vector<Handle>> pending_outputs_;    // [chunk][activation slot]
-  std::vector<std::vector<Handle>> pending_gradients_;  // [chunk][gradient slot]
+  std::vector<Handle> handles_;  // per exchange
+  int microbatches_;
+  std::vector<int> input_arrives_;     // per cell: the exchange that brings it, or none
+  std::vector<int> gradient_arrives_;  // per cell
+  std::vector<std::vector<int>> output_leaves_;    // [chunk][activation slot]: the exchange that last sent from it
+  std::vector<std::vector<int>> gradient_leaves_;  // [chunk][gradient slot]
+  std::vector<int> chunk_before_;                  // per chunk: see Pipeline::chunk_before
   std::vector<Message> messages_;
 };
 

@@ -15,12 +15,21 @@
 
 namespace trilith::inline v0 {
 
-// Places for microbatches: from the forward pass to the last backward part (activations), from the input
-// part to the weight part (gradients; none where nothing goes backward).
+// Places for microbatches, of the kinds that schedule::Slots lists; no gradients where nothing goes backward.
 struct StageSlots {
   int activations = 1;
+  int inputs = 1;
   int gradients = 0;
+  int output_gradients = 0;
   bool apart = false;  // input and weight parts are separate actions
+};
+
+// Where one microbatch lies, among the stage's slots.
+struct StagePlaces {
+  int activations = 0;
+  int input = 0;
+  int gradients = 0;
+  int output_gradient = 0;
 };
 
 template <class Model>
@@ -36,8 +45,12 @@ class Stage {
     std::tie(allocation_, plan_) = allocate_planned<device_type>(memory, [&](Arena& arena) {
       Plan plan;
       for (int i = 0; i < slots.activations; ++i) plan.activations.push_back(model.activations(arena, tokens));
+      for (int i = 0; i < slots.inputs; ++i) plan.inputs.push_back(model.boundary(arena, tokens));
       for (int i = 0; i < slots.gradients; ++i) {
         plan.gradients.push_back(model.gradients(arena, tokens, slots.apart));
+      }
+      for (int i = 0; i < slots.output_gradients; ++i) {
+        plan.output_gradients.push_back(model.boundary(arena, tokens));
       }
       if (slots.gradients > 0) plan.scratch = model.scratch(arena, tokens);
       return plan;
@@ -55,37 +68,38 @@ class Stage {
     losses_ = losses;
   }
 
-  void forward(const stream& s, int microbatch, int slot) {
-    model_->forward(s, microbatches_[microbatch], plan_.activations[slot]);
-    if (last_) {
-      model_->loss(s, microbatches_[microbatch], plan_.activations[slot], losses_.slice(0, microbatch, 1));
-    }
+  void forward(const stream& s, int microbatch, const StagePlaces& at) {
+    typename Model::Activations& a = plan_.activations[at.activations];
+    a.input = plan_.inputs[at.input];
+    model_->forward(s, microbatches_[microbatch], a);
+    if (last_) model_->loss(s, microbatches_[microbatch], a, losses_.slice(0, microbatch, 1));
   }
 
-  void backward(const stream& s, int microbatch, int slot, int gradient_slot) {
-    model_->backward(s, microbatches_[microbatch], plan_.activations[slot], plan_.gradients[gradient_slot],
+  void backward(const stream& s, int microbatch, const StagePlaces& at) {
+    model_->backward(s, microbatches_[microbatch], plan_.activations[at.activations], gradients(at),
                      plan_.scratch, loss_scale_, accumulate(microbatch), reporter(microbatch));
   }
 
-  void backward_input(const stream& s, int microbatch, int slot, int gradient_slot) {
-    model_->backward_input(s, microbatches_[microbatch], plan_.activations[slot],
-                           plan_.gradients[gradient_slot], plan_.scratch, loss_scale_,
-                           accumulate(microbatch));
+  void backward_input(const stream& s, int microbatch, const StagePlaces& at) {
+    model_->backward_input(s, microbatches_[microbatch], plan_.activations[at.activations], gradients(at),
+                           plan_.scratch, loss_scale_, accumulate(microbatch));
   }
 
-  void backward_weight(const stream& s, int microbatch, int slot, int gradient_slot) {
-    model_->backward_weight(s, microbatches_[microbatch], plan_.activations[slot],
-                            plan_.gradients[gradient_slot], accumulate(microbatch), reporter(microbatch));
+  void backward_weight(const stream& s, int microbatch, const StagePlaces& at) {
+    model_->backward_weight(s, microbatches_[microbatch], plan_.activations[at.activations], gradients(at),
+                            accumulate(microbatch), reporter(microbatch));
   }
 
   // What travels between stages, contiguous: (rows, hidden).
-  Vector<float> input(int slot) const { return flat(plan_.activations[slot].input); }
-  Vector<float> output(int slot) const { return flat(model_->output(plan_.activations[slot])); }
-  Vector<float> output_gradient(int gradient_slot) const {
-    return flat(plan_.gradients[gradient_slot].output);
+  Vector<float> input(const StagePlaces& at) const { return flat(plan_.inputs[at.input]); }
+  Vector<float> output(const StagePlaces& at) const {
+    return flat(model_->output(plan_.activations[at.activations]));
   }
-  Vector<float> input_gradient(int gradient_slot) const {
-    return flat(model_->input_gradient(plan_.gradients[gradient_slot]));
+  Vector<float> output_gradient(const StagePlaces& at) const {
+    return flat(plan_.output_gradients[at.output_gradient]);
+  }
+  Vector<float> input_gradient(const StagePlaces& at) const {
+    return flat(model_->input_gradient(plan_.gradients[at.gradients]));
   }
 
   const typename Model::Activations& activations(int slot) const { return plan_.activations[slot]; }
@@ -95,9 +109,17 @@ class Stage {
  private:
   struct Plan {
     std::vector<typename Model::Activations> activations;
+    std::vector<Matrix<float>> inputs;  // (rows, hidden)
     std::vector<typename Model::Gradients> gradients;
+    std::vector<Matrix<float>> output_gradients;  // (rows, hidden)
     typename Model::Scratch scratch;
   };
+
+  const typename Model::Gradients& gradients(const StagePlaces& at) {
+    typename Model::Gradients& g = plan_.gradients[at.gradients];
+    g.output = plan_.output_gradients[at.output_gradient];
+    return g;
+  }
 
   // Microbatch 0 comes first (schedules keep their gradients ascending) and overwrites.
   static Accumulate accumulate(int microbatch) {

@@ -24,7 +24,9 @@
 #include <trilith/parallel/stage_range.hpp>
 #include <trilith/pipeline/executor.hpp>
 #include <trilith/pipeline/stage.hpp>
+#include <trilith/schedule/exchange.hpp>
 #include <trilith/schedule/pipeline.hpp>
+#include <trilith/schedule/slots.hpp>
 #include <trilith/train/batch.hpp>
 #include <trilith/train/trainer_options.hpp>
 
@@ -36,6 +38,7 @@ struct TrainerPlan {
   typename Model::Shape model;
   ParallelShape parallel;
   schedule::Pipeline pipeline;
+  std::vector<std::vector<schedule::Exchange>> exchanges;  // of each pipeline rank
   std::vector<StageRange> stages;
   TrainerOptions options;
 
@@ -66,7 +69,7 @@ class RankTrainer {
     parameters_.initialize(stream_, plan.options.seed);
     for (Chunk& chunk : chunks_) chunk.model->allocate(memory_);
     build_stages();
-    executor_.emplace(plan.pipeline, pipeline_group_, stages());
+    executor_.emplace(plan.pipeline, exchanges(), pipeline_group_, stages());
     optimizer_.emplace(stream_, parameters_, memory_);
     norm_.emplace(parameters_, Model::tensors(plan.model), memory_);
     reducer_.emplace(gradient_group_, parameters_.gradients(), tied_range(), plan.options.bucket);
@@ -171,15 +174,20 @@ class RankTrainer {
     }
   }
 
+  const std::vector<schedule::Exchange>& exchanges() const { return plan_->exchanges[coordinate_.pipeline]; }
+
   void build_stages() {
-    const schedule::Slots slots = schedule::slots(plan_->pipeline, coordinate_.pipeline);
+    const schedule::Slots slots = schedule::slots(plan_->pipeline, coordinate_.pipeline, exchanges());
     const bool apart = schedule::splits_backward(plan_->pipeline.programs[coordinate_.pipeline]);
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
-      chunks_[i].stage = std::make_unique<StageOf>(*chunks_[i].model, chunks_[i].range.last, plan_->tokens(),
-                                                   StageSlots{.activations = slots.activations.count[i],
-                                                              .gradients = slots.gradients.count[i],
-                                                              .apart = apart},
-                                                   memory_);
+      chunks_[i].stage = std::make_unique<StageOf>(
+          *chunks_[i].model, chunks_[i].range.last, plan_->tokens(),
+          StageSlots{.activations = slots.activations.count[i],
+                     .inputs = slots.inputs.count[i],
+                     .gradients = slots.gradients.count[i],
+                     .output_gradients = slots.output_gradients.count[i],
+                     .apart = apart},
+          memory_);
     }
   }
 
@@ -296,7 +304,8 @@ class RankTrainer {
   void run_forward(const std::vector<StageOf*>& stages, int microbatches) {
     begin(stages, 1, nullptr);
     const schedule::Pipeline pipeline = schedule::forward_only(plan_->pipeline, microbatches);
-    Executor<StageOf, C>(pipeline, pipeline_group_, stages).run(stream_);
+    Executor<StageOf, C>(pipeline, schedule::exchanges(pipeline, coordinate_.pipeline), pipeline_group_, stages)
+        .run(stream_);
   }
 
   const TrainerPlan<Model>* plan_;

@@ -183,6 +183,7 @@ class Trainer {
     return {.model = shape,
             .parallel = parallel,
             .pipeline = pipeline,
+            .exchanges = schedule::exchanges(pipeline),
             .stages = stages_of(split),
             .options = std::move(options)};
   }
