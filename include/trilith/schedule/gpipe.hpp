@@ -5,6 +5,8 @@
 // same order as in every other schedule; the times are the same.
 #pragma once
 
+#include <cstdint>
+
 #include <trilith/schedule/action.hpp>
 
 namespace trilith::inline v0 {
@@ -17,6 +19,10 @@ struct GPipe {
 
   static constexpr int peak_in_flight(int /*rank*/, int /*ranks*/, int microbatches) {
     return microbatches;
+  }
+
+  static constexpr std::int64_t makespan(int ranks, int microbatches) {
+    return 3 * (std::int64_t{microbatches} + ranks - 1);
   }
 
   static constexpr schedule::Program program(int /*rank*/, int /*ranks*/, int microbatches) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 
 #include <trilith/schedule/action.hpp>
 
@@ -22,6 +23,10 @@ struct OneFOneB {
 
   static constexpr int peak_in_flight(int rank, int ranks, int microbatches) {
     return std::min(ranks - rank, microbatches);
+  }
+
+  static constexpr std::int64_t makespan(int ranks, int microbatches) {
+    return 3 * (std::int64_t{microbatches} + ranks - 1);
   }
 
   static constexpr schedule::Program program(int rank, int ranks, int microbatches) {

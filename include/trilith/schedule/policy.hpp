@@ -16,6 +16,9 @@ namespace trilith::inline v0 {
 //   program(rank, ranks, microbatches)     the rank's actions, in order
 //   peak_in_flight(rank, ranks, microbatches)  the most microbatches, counted per chunk, that the rank
 //                                          promises to hold between their forward and their last backward
+// and, if it has them:
+//   refusal(ranks, microbatches)           a sentence where its conditions don't hold, else null
+//   makespan(ranks, microbatches)          in unit costs, 0 where no closed form is known
 template <class P>
 concept schedule_policy = requires(int rank, int ranks, int chunk, int microbatches) {
   { P::name };
@@ -51,6 +54,17 @@ constexpr Program program(int rank, int ranks, int microbatches) {
 template <schedule_policy Policy>
 constexpr int stage_of(int rank, int chunk, int ranks) {
   return Policy::stage_of(rank, chunk, ranks);
+}
+
+// Why a policy has no program for these numbers, or null.
+template <schedule_policy Policy>
+constexpr const char* refusal(int ranks, int microbatches) {
+  if (ranks < 1) return "a pipeline has at least one rank";
+  if (microbatches < 1) return "a step has at least one microbatch";
+  if constexpr (requires { Policy::refusal(ranks, microbatches); }) {
+    return Policy::refusal(ranks, microbatches);
+  }
+  return nullptr;
 }
 
 }  // namespace schedule

@@ -21,6 +21,11 @@ struct ZeroBubbleH2 {
     return std::min(2 * ranks - 1, microbatches);
   }
 
+  // As ZB-H1's: what goes is the idle time within each rank's span.
+  static constexpr std::int64_t makespan(int ranks, int microbatches) {
+    return microbatches >= 2 * ranks - 2 ? 3 * std::int64_t{microbatches} + ranks - 1 : 0;
+  }
+
   static constexpr schedule::Program program(int rank, int ranks, int microbatches) {
     using enum schedule::Pass;
     schedule::Program actions;

@@ -27,7 +27,7 @@ struct ZeroBubbleV {
   }
 
   static constexpr std::int64_t makespan(int ranks, int microbatches) {
-    return microbatches >= ranks ? 6 * std::int64_t{microbatches} + ranks - 1 : unknown_makespan;
+    return microbatches >= ranks ? 6 * std::int64_t{microbatches} + ranks - 1 : 0;
   }
 
   static constexpr schedule::Program program(int rank, int ranks, int microbatches) {
@@ -36,8 +36,6 @@ struct ZeroBubbleV {
   }
 
  private:
-  static constexpr std::int64_t unknown_makespan = 0;
-
   static constexpr bool by_rule(int ranks, int microbatches) { return microbatches >= 2 * ranks - 1; }
 
   // The passes of one rank, each kind ascending by microbatch.

@@ -173,6 +173,10 @@ class Trainer {
                 std::to_string(shape.positions) + " positions",
             "use a shorter sequence or a model with more positions");
     microbatch_size(options, parallel);
+    if (const char* sentence = schedule::refusal<SchedulePolicy>(parallel.pipeline, options.microbatches)) {
+      throw Error(sentence, "this layout has p=" + std::to_string(parallel.pipeline) + ", this trainer m=" +
+                                std::to_string(options.microbatches));
+    }
     const schedule::Pipeline pipeline =
         schedule::make_pipeline<SchedulePolicy>(parallel.pipeline, options.microbatches);
     schedule::require_lawful(pipeline, SchedulePolicy::name);
