@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -34,15 +35,19 @@ using Pipeline2 = Config<Parallelism<1, 2, 1>>;
 constexpr GptShape gpt2_124m{};
 constexpr GptShape small{.layers = 4, .hidden = 256, .heads = 4, .positions = 256, .vocabulary = 256};
 
-int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+int cores() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
 
 Batch random_batch(const GptShape& shape, Index sequences, Index length) {
   const Philox random(1, 2);
   Batch batch{.sequences = sequences, .length = length};
   for (Index i = 0; i < sequences * length; ++i) {
     const auto words = random.block(static_cast<std::uint64_t>(i));
-    batch.tokens.push_back(static_cast<std::int32_t>(words[0] % static_cast<std::uint32_t>(shape.vocabulary)));
-    batch.targets.push_back(static_cast<std::int32_t>(words[1] % static_cast<std::uint32_t>(shape.vocabulary)));
+    batch.tokens.push_back(
+        static_cast<std::int32_t>(words[0] % static_cast<std::uint32_t>(shape.vocabulary)));
+    batch.targets.push_back(
+        static_cast<std::int32_t>(words[1] % static_cast<std::uint32_t>(shape.vocabulary)));
   }
   return batch;
 }
@@ -143,7 +148,8 @@ double first_loss(const GptShape& shape) {
 void prove() {
   const GptShape shape{.layers = 3, .hidden = 40, .heads = 4, .positions = 23, .vocabulary = 91};
   const double expected = first_loss<OneRank>(shape);
-  for (const double loss : {first_loss<Tensor2>(shape), first_loss<Data2>(shape), first_loss<Pipeline2>(shape)}) {
+  for (const double loss :
+       {first_loss<Tensor2>(shape), first_loss<Data2>(shape), first_loss<Pipeline2>(shape)}) {
     if (!(std::abs(loss - expected) < 1e-5 * expected)) {
       std::fprintf(stderr, "train_step: a layout's loss is %.8f, one rank's is %.8f\n", loss, expected);
       std::exit(EXIT_FAILURE);
@@ -154,11 +160,10 @@ void prove() {
 template <class Layout>
 void add(const char* layout, const char* workload, const GptShape& shape, Index batch, Index sequence,
          int microbatches) {
-  benchmark::RegisterBenchmark(
-      (std::string(workload) + "/" + layout).c_str(),
-      [=](benchmark::State& state) {
-        train_step<Layout>(state, workload, shape, batch, sequence, microbatches);
-      })
+  benchmark::RegisterBenchmark((std::string(workload) + "/" + layout).c_str(),
+                               [=](benchmark::State& state) {
+                                 train_step<Layout>(state, workload, shape, batch, sequence, microbatches);
+                               })
       ->Unit(benchmark::kMillisecond)
       ->UseRealTime()
       ->MinTime(3.0);

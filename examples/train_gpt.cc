@@ -9,12 +9,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -30,8 +33,8 @@
 
 using namespace trilith;
 
-using Layout = Config<Parallelism<TRAIN_GPT_TP, TRAIN_GPT_PP, TRAIN_GPT_DP, TRAIN_GPT_CP>,
-                      Schedule<TRAIN_GPT_SCHEDULE>>;
+using Layout =
+    Config<Parallelism<TRAIN_GPT_TP, TRAIN_GPT_PP, TRAIN_GPT_DP, TRAIN_GPT_CP>, Schedule<TRAIN_GPT_SCHEDULE>>;
 using GptTrainer = Trainer<Gpt, Layout>;
 
 namespace {
@@ -47,8 +50,9 @@ GptShape shape_of(const TrainGptOptions& options, const std::optional<Gpt2Checkp
 
 void print_plan(const GptTrainer& trainer, const GptShape& shape, const Corpus& corpus) {
   constexpr ParallelShape parallel = GptTrainer::parallel;
-  std::printf("model   %d layers, hidden %d, %d heads, vocabulary %d: %.2f million parameters\n", shape.layers,
-              shape.hidden, shape.heads, shape.vocabulary, static_cast<double>(shape.parameters()) * 1e-6);
+  std::printf("model   %d layers, hidden %d, %d heads, vocabulary %d: %.2f million parameters\n",
+              shape.layers, shape.hidden, shape.heads, shape.vocabulary,
+              static_cast<double>(shape.parameters()) * 1e-6);
   std::printf("layout  TP=%d PP=%d DP=%d: %d ranks, %s, layers per stage", parallel.tensor, parallel.pipeline,
               parallel.data, parallel.world(), GptTrainer::SchedulePolicy::name);
   for (const StageRange& stage : trainer.plan().stages) std::printf(" %d", stage.layers);
@@ -163,8 +167,8 @@ void show_sample(GptTrainer& trainer, const TrainGptOptions& options, const Corp
 }
 
 void print_ledger(const Ledger& ledger) {
-  std::printf("\nrank 0 has communicated:\n%-10s %-14s %14s %10s %16s\n", "group", "collective", "bytes a call",
-              "calls", "bytes sent");
+  std::printf("\nrank 0 has communicated:\n%-10s %-14s %14s %10s %16s\n", "group", "collective",
+              "bytes a call", "calls", "bytes sent");
   for (const auto& [key, entry] : ledger.entries()) {
     std::printf("%-10s %-14s %14ld %10ld %16.0f\n", key.group.c_str(), name_of(key.kind),
                 static_cast<long>(key.bytes_per_call), static_cast<long>(entry.calls), entry.bytes_on_wire);

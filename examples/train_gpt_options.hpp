@@ -1,7 +1,6 @@
 // What train_gpt can be told on its command line.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -30,7 +29,8 @@ struct TrainGptOptions {
   bool ledger = false;
 
   void add_to(CLI::App& app) {
-    app.add_option("--data", data, "text file, folder of texts, or token shards (.bin)")->capture_default_str();
+    app.add_option("--data", data, "text file, folder of texts, or token shards (.bin)")
+        ->capture_default_str();
 
     model_options_ = app.add_option_group("model", "a GPT-2; with --init, the checkpoint says all of it");
     add(*model_options_, "--layers", model.layers, "transformer blocks");

@@ -23,6 +23,7 @@
 #include <trilith/schedule/dual_pipe_v.hpp>
 #include <trilith/schedule/gpipe.hpp>
 #include <trilith/schedule/interleaved.hpp>
+#include <trilith/schedule/microbatches.hpp>
 #include <trilith/schedule/one_f_one_b.hpp>
 #include <trilith/schedule/zero_bubble_h1.hpp>
 #include <trilith/schedule/zero_bubble_h2.hpp>

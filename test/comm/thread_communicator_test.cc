@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -39,10 +40,14 @@ std::vector<float> random_values(Index count, int rank, int use) {
   return values;
 }
 
-Vector<float> view(std::vector<float>& v) { return {v.data(), {static_cast<Index>(v.size())}}; }
+Vector<float> view(std::vector<float>& v) {
+  return {v.data(), {static_cast<Index>(v.size())}};
+}
 
 // Arrive in a different order each time: sums must not depend on it.
-void dawdle(int rank) { std::this_thread::sleep_for(std::chrono::microseconds(rank * 37 % 5 * 100)); }
+void dawdle(int rank) {
+  std::this_thread::sleep_for(std::chrono::microseconds(rank * 37 % 5 * 100));
+}
 
 std::string message_of(ThreadWorld& world, const std::function<void(ThreadRank&)>& task) {
   try {

@@ -2,12 +2,16 @@
 #include <trilith/core/config.hpp>
 #include <trilith/parallel/parallelism.hpp>
 #include <trilith/schedule/gpipe.hpp>
+#include <trilith/schedule/microbatches.hpp>
 #include <trilith/schedule/policy.hpp>
 
 namespace trilith {
 
 #ifdef TWO_SCHEDULES
 using Layout = Config<Schedule<GPipe>, Parallelism<2, 2, 2>, Schedule<OneFOneB>>;
+#endif
+#ifdef TWO_NUMBERS_OF_MICROBATCHES
+using Layout = Config<Microbatches<2>, Microbatches<4>>;
 #endif
 #ifdef SAME_POLICY_TWICE
 using Layout = Config<Parallelism<2, 2, 2>, Parallelism<2, 2, 2>>;

@@ -1,6 +1,9 @@
 // Does not compile: each case is a trainer whose layout is wrong.
 #include <trilith/device/host.hpp>
 #include <trilith/nn/gpt.hpp>
+#include <trilith/schedule/gpipe.hpp>
+#include <trilith/schedule/interleaved.hpp>
+#include <trilith/schedule/microbatches.hpp>
 #include <trilith/train/trainer.hpp>
 
 namespace trilith {
@@ -29,6 +32,20 @@ using Layout = Config<Parallelism<8, 1, 1>, ModelShape<GptShape{.heads = 12}>>;
 #ifdef CONSTANT_SHAPE_OF_ANOTHER_MODEL
 using Layout = Config<ModelShape<12>>;
 #define SHAPE_IS_CONSTANT
+#endif
+
+#ifdef CONSTANT_MICROBATCHES_REFUSED
+using Layout = Config<Parallelism<1, 4, 1>, Schedule<Interleaved<2, 4>>, Microbatches<6>>;
+#endif
+// More than are proved.
+#ifdef MANY_CONSTANT_MICROBATCHES_REFUSED
+using Layout = Config<Parallelism<1, 4, 1>, Schedule<Interleaved<2, 4>>, Microbatches<4002>>;
+#endif
+#ifdef CONSTANT_MICROBATCHES_OF_A_WRONG_SCHEDULE
+struct Mine : GPipe {
+  static constexpr int peak_in_flight(int /*rank*/, int ranks, int /*microbatches*/) { return ranks; }
+};
+using Layout = Config<Parallelism<1, 2, 1>, Schedule<Mine>, Microbatches<3>>;
 #endif
 
 #ifdef SHAPE_GIVEN_TWICE

@@ -1,6 +1,6 @@
 // What an Error says: where, what, and what to do, each once.
+#include <exception>
 #include <stdexcept>
-#include <string>
 #include <type_traits>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // Philox against its authors' known answers, and what becomes of its words: uniform and normal numbers that
 // depend on nothing but seed, stream and index.
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>

@@ -1,5 +1,4 @@
 // The sizes of GPTs against published figures, and what a shape must satisfy to be split over ranks.
-#include <cmath>
 #include <string>
 
 #include <gmock/gmock.h>

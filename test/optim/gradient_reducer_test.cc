@@ -2,7 +2,7 @@
 // gradient is final and not before.
 
 #include <algorithm>
-#include <cstdint>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <type_traits>

@@ -1,5 +1,4 @@
 // Ranks and coordinates: the one table of the design's order of axes, and what holds for every shape.
-#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>

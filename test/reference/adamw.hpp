@@ -2,8 +2,8 @@
 // (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019).
 #pragma once
 
-#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <string>
 

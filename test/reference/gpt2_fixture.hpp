@@ -5,6 +5,7 @@
 // to be compared with.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

@@ -12,13 +12,19 @@
 #include <gtest/gtest.h>
 
 #include <trilith/core/config.hpp>
+#include <trilith/schedule/dual_pipe_v.hpp>
 #include <trilith/schedule/exchange.hpp>
 #include <trilith/schedule/gpipe.hpp>
+#include <trilith/schedule/interleaved.hpp>
 #include <trilith/schedule/laws.hpp>
 #include <trilith/schedule/one_f_one_b.hpp>
 #include <trilith/schedule/policy.hpp>
+#include <trilith/schedule/zero_bubble_h1.hpp>
+#include <trilith/schedule/zero_bubble_h2.hpp>
+#include <trilith/schedule/zero_bubble_v.hpp>
 
 #include "test/schedule/notation.hpp"
+#include "test/schedule/sweep.hpp"
 #include "test/schedule/user_policies.hpp"
 
 namespace trilith::schedule {
@@ -52,16 +58,15 @@ static_assert(is_lawful<SplitOneFOneB>(3, 4));
 
 template <class Policy>
 class LawsOf : public testing::Test {};
-using Policies = testing::Types<GPipe, OneFOneB, EagerOneFOneB, SplitOneFOneB>;
+using Policies = testing::Types<GPipe, OneFOneB, EagerOneFOneB, SplitOneFOneB, Interleaved<1>, Interleaved<2>,
+                                Interleaved<3>, Interleaved<4>, Interleaved<2, 5>, ZeroBubbleH1, ZeroBubbleH2,
+                                ZeroBubbleV, DualPipeV>;
 TYPED_TEST_SUITE(LawsOf, Policies);
 
 TYPED_TEST(LawsOf, HoldForEveryNumberOfRanksAndMicrobatches) {
-  for (int ranks = 1; ranks <= 16; ++ranks) {
-    for (int microbatches = 1; microbatches <= 64; ++microbatches) {
-      EXPECT_EQ(verify(make_pipeline<TypeParam>(ranks, microbatches)), Verdict{})
-          << "p=" << ranks << ", m=" << microbatches;
-    }
-  }
+  for_each_size<TypeParam>([](int ranks, int microbatches) {
+    EXPECT_EQ(verify(make_pipeline<TypeParam>(ranks, microbatches)), Verdict{});
+  });
 }
 
 TEST(Laws, HoldWhereRanksHaveTwoChunks) {
@@ -187,8 +192,8 @@ TEST(VerifyExchanges, FindsAReceiveWithoutASend) {
   EXPECT_EQ(verify_exchanges(pipeline, groups).law, Law::matched);
 }
 
-// One by one, in the order of their groups, even the transfers of 1F1B wait for each other: two neighbours send to
-// each other at the same time.
+// One by one, in the order of their groups, even the transfers of 1F1B wait for each other: two neighbours
+// send to each other at the same time.
 TEST(VerifyExchanges, FindsThatOneFOneBDeadlocksWithoutGroups) {
   const Pipeline pipeline = make_pipeline<OneFOneB>(3, 6);
   std::vector<std::vector<Exchange>> one_by_one;

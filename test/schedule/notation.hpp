@@ -1,5 +1,5 @@
 // Programs as one reads them, for tests: `F0 F1 B0 B1`, with F for forward, B for backward, I and W for its
-// input and weight parts, then the microbatch and, where it is not 0, the chunk: `F0.1`.
+// input and weight parts, then the microbatch and, where it is not 0, the chunk: `F0.1`. `F4&B0.1` is fused.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,13 @@ namespace trilith::schedule::test {
 
 inline std::string to_text(const Program& program) {
   std::string text;
+  bool fused = false;
   for (const Action& a : program) {
-    if (!text.empty()) text += ' ';
+    if (!text.empty()) text += fused ? '&' : ' ';
     text += "FBIW"[static_cast<int>(a.pass)];
     text += std::to_string(a.microbatch);
     if (a.chunk != 0) text.append(".").append(std::to_string(a.chunk));
+    fused = a.fused_with_next;
   }
   return text;
 }
@@ -27,10 +29,14 @@ inline Program parse(const std::string& text) {
   Program program;
   std::istringstream words(text);
   for (std::string word; words >> word;) {
-    const std::size_t dot = word.find('.');
-    program.push_back({.pass = static_cast<Pass>(std::string("FBIW").find(word[0])),
-                       .microbatch = std::stoi(word.substr(1, dot - 1)),
-                       .chunk = dot == std::string::npos ? 0 : std::stoi(word.substr(dot + 1))});
+    std::istringstream parts(word);
+    for (std::string part; std::getline(parts, part, '&');) {
+      const std::size_t dot = part.find('.');
+      program.push_back({.pass = static_cast<Pass>(std::string("FBIW").find(part[0])),
+                         .microbatch = std::stoi(part.substr(1, dot - 1)),
+                         .chunk = dot == std::string::npos ? 0 : std::stoi(part.substr(dot + 1)),
+                         .fused_with_next = !parts.eof()});
+    }
   }
   return program;
 }

@@ -1,6 +1,5 @@
 // 1F1B's programs. That they obey the laws, as every schedule's must, is in laws_test.cc.
 #include <algorithm>
-#include <string>
 
 #include <gtest/gtest.h>
 

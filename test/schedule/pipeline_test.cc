@@ -1,20 +1,26 @@
 // What follows from programs, whoever made them: exchanges, slots, and the forward passes alone.
 #include <algorithm>
 #include <cstddef>
-#include <string>
+#include <functional>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include <trilith/schedule/dual_pipe_v.hpp>
 #include <trilith/schedule/exchange.hpp>
 #include <trilith/schedule/gpipe.hpp>
+#include <trilith/schedule/interleaved.hpp>
 #include <trilith/schedule/one_f_one_b.hpp>
 #include <trilith/schedule/pipeline.hpp>
 #include <trilith/schedule/slots.hpp>
+#include <trilith/schedule/zero_bubble_h1.hpp>
+#include <trilith/schedule/zero_bubble_h2.hpp>
+#include <trilith/schedule/zero_bubble_v.hpp>
 
 #include "test/schedule/notation.hpp"
 #include "test/schedule/rehearsal.hpp"
+#include "test/schedule/sweep.hpp"
 #include "test/schedule/user_policies.hpp"
 
 namespace trilith::schedule::test {
@@ -34,13 +40,6 @@ constexpr Pass gradient = Pass::backward_input;
 // Four stages on two ranks, as interleaved schedules place them and as V-shaped ones do.
 const std::vector<int> interleaved{0, 2, 1, 3};
 const std::vector<int> v_shaped{0, 3, 1, 2};
-
-template <class Check>
-void for_each_size(Check&& check) {
-  for (int ranks = 1; ranks <= 16; ++ranks) {
-    for (int microbatches = 1; microbatches <= 64; ++microbatches) check(ranks, microbatches);
-  }
-}
 
 TEST(Pipeline, FindsTheStagesOfRanksAndTheRanksOfStages) {
   const Pipeline pipeline = by_hand(1, {"", ""}, {2, 2}, v_shaped);
@@ -126,66 +125,100 @@ TEST(Exchanges, CarryGradientsAfterTheInputPart) {
 
 template <class Policy>
 class ExchangesOf : public testing::Test {};
-using Policies = testing::Types<GPipe, OneFOneB, EagerOneFOneB, SplitOneFOneB>;
+using Policies = testing::Types<GPipe, OneFOneB, EagerOneFOneB, SplitOneFOneB, Interleaved<2>, Interleaved<3>,
+                                ZeroBubbleH1, ZeroBubbleH2, ZeroBubbleV, DualPipeV>;
 TYPED_TEST_SUITE(ExchangesOf, Policies);
 
 TYPED_TEST(ExchangesOf, BringEveryActionItsInputWithoutDeadlock) {
-  for_each_size([](int ranks, int microbatches) {
-    const Pipeline pipeline = make_pipeline<TypeParam>(ranks, microbatches);
-    EXPECT_EQ(Rehearsal(pipeline).run(), "") << "p=" << ranks << ", m=" << microbatches;
+  for_each_size<TypeParam>([](int ranks, int microbatches) {
+    EXPECT_EQ(Rehearsal(make_pipeline<TypeParam>(ranks, microbatches)).run(), "");
   });
 }
 
-// Walks a rank's program and holds `places` against what their comment says: a microbatch takes a place that
-// no other holds at its first pass that `takes` accepts, keeps it through all its later passes, and leaves it
-// with the last.
-void expect_places_hold_one_microbatch_each(const Pipeline& pipeline, int rank, const Slots::Places& places,
-                                            bool (*takes)(Pass)) {
+// Walks a rank's program and its exchanges, and holds `places` against what their comment says: a microbatch
+// takes a place that no other holds at the first transfer or action that `takes` names its chunk for, keeps
+// it through all its later passes, and leaves it with the last.
+void expect_places_hold_one_microbatch_each(const Pipeline& pipeline, int rank,
+                                            const std::vector<Exchange>& groups, const Slots::Places& places,
+                                            const std::function<bool(const Transfer&)>& arrives,
+                                            const std::function<std::vector<int>(const Action&)>& takes) {
   const Program& program = pipeline.programs[rank];
   std::vector<std::vector<int>> holder(pipeline.chunks);
   std::vector<int> used(pipeline.chunks, 0);
   for (int chunk = 0; chunk < pipeline.chunks; ++chunk) holder[chunk].assign(places.count[chunk], -1);
-  for (std::size_t i = 0; i < program.size(); ++i) {
-    const Action& a = program[i];
-    std::vector<int>& held = holder[a.chunk];
-    const auto old = std::find(held.begin(), held.end(), a.microbatch);
-    if (old == held.end() && !takes(a.pass)) continue;
-    const int place = places.of(a.chunk, a.microbatch);
+  const auto take = [&](int chunk, int microbatch, int i) {
+    const int place = places.of(chunk, microbatch);
     ASSERT_GE(place, 0) << "action " << i;
-    ASSERT_LT(place, static_cast<int>(held.size())) << "action " << i;
-    if (old == held.end()) {
-      EXPECT_EQ(held[place], -1) << "action " << i;
-      held[place] = a.microbatch;
-    } else {
-      EXPECT_EQ(place, old - held.begin()) << "action " << i;
+    ASSERT_LT(place, places.count[chunk]) << "action " << i;
+    if (holder[chunk][place] == microbatch) return;
+    EXPECT_EQ(holder[chunk][place], -1) << "action " << i;
+    holder[chunk][place] = microbatch;
+    used[chunk] = std::max(used[chunk], place + 1);
+  };
+  std::size_t group = 0;
+  for (int i = 0; i < static_cast<int>(program.size()); ++i) {
+    if (group < groups.size() && groups[group].before == i) {
+      for (const Transfer& t : groups[group++].transfers) {
+        if (t.kind == receive && arrives(t)) take(t.chunk, t.microbatch, i);
+      }
     }
-    used[a.chunk] = std::max(used[a.chunk], place + 1);
-    const bool last = std::none_of(
-        program.begin() + static_cast<std::ptrdiff_t>(i) + 1, program.end(),
-        [&](const Action& later) { return later.chunk == a.chunk && later.microbatch == a.microbatch; });
-    if (last) held[place] = -1;
+    const Action& a = program[i];
+    for (const int chunk : takes(a)) take(chunk, a.microbatch, i);
+    const bool last = std::none_of(program.begin() + i + 1, program.end(), [&](const Action& later) {
+      return later.chunk == a.chunk && later.microbatch == a.microbatch;
+    });
+    if (!last) continue;
+    for (int& held : holder[a.chunk]) {
+      if (held == a.microbatch) held = -1;
+    }
   }
   EXPECT_EQ(used, places.count) << "more places than are ever used";
 }
 
-void expect_good_slots(const Pipeline& pipeline, int rank) {
-  const Slots s = slots(pipeline, rank);
-  expect_places_hold_one_microbatch_each(pipeline, rank, s.activations,
-                                         [](Pass pass) { return pass == Pass::forward; });
-  expect_places_hold_one_microbatch_each(pipeline, rank, s.gradients, &computes_input_gradient);
+void expect_good_slots(const Pipeline& pipeline, int rank, const std::vector<Exchange>& groups) {
+  const Slots s = slots(pipeline, rank, groups);
+  const auto never = [](const Transfer&) { return false; };
+  const auto by_forward = [](const Action& a) {
+    return a.pass == Pass::forward ? std::vector{a.chunk} : std::vector<int>{};
+  };
+  const auto by_input_part = [](const Action& a) {
+    return computes_input_gradient(a.pass) ? std::vector{a.chunk} : std::vector<int>{};
+  };
+  const auto of_next_stage = [&](const Action& a) {
+    std::vector<int> chunks = by_input_part(a);
+    const int before = chunks.empty() ? -1 : pipeline.chunk_before(rank, a.chunk);
+    if (before >= 0) chunks.push_back(before);
+    return chunks;
+  };
+  expect_places_hold_one_microbatch_each(pipeline, rank, groups, s.activations, never, by_forward);
+  expect_places_hold_one_microbatch_each(
+      pipeline, rank, groups, s.inputs, [](const Transfer& t) { return t.pass == activations; }, by_forward);
+  expect_places_hold_one_microbatch_each(pipeline, rank, groups, s.gradients, never, by_input_part);
+  expect_places_hold_one_microbatch_each(
+      pipeline, rank, groups, s.output_gradients, [](const Transfer& t) { return t.pass == gradient; },
+      of_next_stage);
 }
 
 template <class Policy>
 class SlotsOf : public testing::Test {};
 TYPED_TEST_SUITE(SlotsOf, Policies);
 
-TYPED_TEST(SlotsOf, AreAsManyAsThePolicyPromises) {
-  for_each_size([](int ranks, int microbatches) {
+// Chunks of a rank don't share slots: each has as many as it holds at its own worst moment.
+TYPED_TEST(SlotsOf, OfActivationsAreAsManyAsAreHeld) {
+  for_each_size<TypeParam>([](int ranks, int microbatches) {
     const Pipeline pipeline = make_pipeline<TypeParam>(ranks, microbatches);
     const auto groups = exchanges(pipeline);
     for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(slots(pipeline, rank, groups[rank]).activations.count, std::vector{pipeline.promised_peak[rank]})
-          << "p=" << ranks << ", m=" << microbatches << ", rank " << rank;
+      std::vector<int> held(pipeline.chunks, 0);
+      std::vector<int> most(pipeline.chunks, 0);
+      for (const Action& a : pipeline.programs[rank]) {
+        if (a.pass == Pass::forward) most[a.chunk] = std::max(most[a.chunk], ++held[a.chunk]);
+        if (releases_activations(a.pass)) --held[a.chunk];
+      }
+      EXPECT_EQ(slots(pipeline, rank, groups[rank]).activations.count, most) << "rank " << rank;
+      if (pipeline.chunks == 1) {
+        EXPECT_EQ(most, std::vector{pipeline.promised_peak[rank]}) << "rank " << rank;
+      }
     }
   });
 }
@@ -193,8 +226,13 @@ TYPED_TEST(SlotsOf, AreAsManyAsThePolicyPromises) {
 TYPED_TEST(SlotsOf, HoldOneMicrobatchEach) {
   for (int ranks : {1, 2, 3, 5}) {
     for (int microbatches = 1; microbatches <= 12; ++microbatches) {
+      if (refusal<TypeParam>(ranks, microbatches) != nullptr) continue;
       const Pipeline pipeline = make_pipeline<TypeParam>(ranks, microbatches);
-      for (int rank = 0; rank < ranks; ++rank) expect_good_slots(pipeline, rank);
+      const auto groups = exchanges(pipeline);
+      for (int rank = 0; rank < ranks; ++rank) {
+        SCOPED_TRACE(testing::Message() << "p=" << ranks << ", m=" << microbatches << ", rank " << rank);
+        expect_good_slots(pipeline, rank, groups[rank]);
+      }
     }
   }
 }
@@ -210,8 +248,9 @@ TEST(Slots, GradientsLastFromTheInputPartToTheWeightPart) {
   EXPECT_EQ(to_text(SplitOneFOneB::program(0, 4, 4)), "F0 F1 F2 F3 I0 W0 I1 W1 I2 W2 I3 W3");
   EXPECT_EQ(to_text(SplitOneFOneB::program(3, 4, 4)), "F0 I0 F1 I1 F2 I2 F3 I3 W0 W1 W2 W3");
   const Pipeline pipeline = make_pipeline<SplitOneFOneB>(4, 8);
-  for (int rank = 0; rank < 4; ++rank)
+  for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(slots(pipeline, rank).gradients.count, std::vector{rank + 1});
+  }
 
   const Slots last = slots(make_pipeline<SplitOneFOneB>(2, 3), 1);  // F0 I0 F1 I1 W0 F2 I2 W1 W2
   EXPECT_EQ(last.activations.places, (std::vector{0, 1, 0}));
@@ -234,7 +273,7 @@ TEST(Slots, EachChunkHasItsOwn) {
   EXPECT_EQ(s.activations.count, (std::vector{2, 1}));
   EXPECT_EQ(s.activations.places, (std::vector{0, 1, 0, 0}));
   EXPECT_EQ(s.gradients.count, (std::vector{1, 1}));
-  expect_good_slots(pipeline, 0);
+  expect_good_slots(pipeline, 0, exchanges(pipeline, 0));
 }
 
 TEST(SplitsBackward, WhereAWeightPartStandsApart) {
@@ -267,10 +306,9 @@ TEST(ForwardOnly, KeepsThePlacementAndEndsWithoutDeadlock) {
       EXPECT_EQ(Rehearsal(pipeline).run(), "");
     }
   }
-  for_each_size([](int ranks, int microbatches) {
+  for_each_size<OneFOneB>([](int ranks, int microbatches) {
     // More or fewer microbatches than in training.
-    const Pipeline pipeline = forward_only(make_pipeline<OneFOneB>(ranks, 4), microbatches);
-    EXPECT_EQ(Rehearsal(pipeline).run(), "") << "p=" << ranks << ", m=" << microbatches;
+    EXPECT_EQ(Rehearsal(forward_only(make_pipeline<OneFOneB>(ranks, 4), microbatches)).run(), "");
   });
 }
 

@@ -125,8 +125,9 @@ class Rehearsal {
     const auto [maker, chunk] = pipeline_.place_of(from);
     const std::vector<Piece>& pieces = maker == rank ? r.done : r.received;
     const Piece needed{travels, {action.microbatch, maker == rank ? chunk : action.chunk}};
-    if (std::count(pieces.begin(), pieces.end(), needed) != 1)
+    if (std::count(pieces.begin(), pieces.end(), needed) != 1) {
       problem_ = "input has not come: " + place(rank);
+    }
   }
 
   const Pipeline& pipeline_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <ostream>
 #include <vector>
@@ -135,8 +136,9 @@ struct ExpectedAttention {
       most = std::max(most, dot * double{s.scale()});
     }
     double sum = 0;
-    for (double& weight : weights)
+    for (double& weight : weights) {
       sum += weight = most == -std::numeric_limits<double>::infinity() ? 0 : std::exp(weight - most);
+    }
     lse(b * s.heads + h, i) = most + std::log(sum);
     if (sum == 0) return;
 

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include <trilith/comm/ledger.hpp>
 #include <trilith/core/error.hpp>
 #include <trilith/core/tensor.hpp>
@@ -55,6 +57,12 @@ inline std::vector<Layout> all_layouts() {
     }
   }
   return layouts;
+}
+
+// "TP2PP1DP4": a layout in the name of a test.
+inline std::string name_of_layout(const testing::TestParamInfo<Layout>& info) {
+  return "TP" + std::to_string(info.param.tensor) + "PP" + std::to_string(info.param.pipeline) + "DP" +
+         std::to_string(info.param.data);
 }
 
 // What Trainer::load reads from, of any kind.

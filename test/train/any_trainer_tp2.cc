@@ -1,3 +1,5 @@
+#include <memory>
+
 #include "test/train/concrete_trainer.hpp"
 
 namespace trilith::test {

@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -192,9 +191,9 @@ TEST_F(StoppedStep, ANanInOneWeightOfOneRank) {
     SCOPED_TRACE("rank " + std::to_string(rank));
     const auto trainer = make_trainer(layout, shape, options_for(batch(), 2));
     trainer->step(batch());
-    const auto place = std::find_if(
-        trainer->parameters(rank).begin(), trainer->parameters(rank).end(),
-        [](const Parameter& p) { return p.spec.name.ends_with("mlp.c_fc.weight"); });
+    const auto place =
+        std::find_if(trainer->parameters(rank).begin(), trainer->parameters(rank).end(),
+                     [](const Parameter& p) { return p.spec.name.ends_with("mlp.c_fc.weight"); });
     const float sound = std::exchange(place->value(3), std::nanf(""));
     const auto start = std::chrono::steady_clock::now();
     EXPECT_THAT(error_of([&] { trainer->step(batch()); }), AllOf(HasSubstr("step 2"), HasSubstr("nan")));

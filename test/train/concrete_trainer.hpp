@@ -1,9 +1,9 @@
 // AnyTrainer for the layouts of one TP.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include <trilith/comm/thread_world.hpp>

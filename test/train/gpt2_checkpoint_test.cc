@@ -1,5 +1,6 @@
 // Checkpoints of GPT-2: which files load, with which shape, and what is said of those that do not.
 
+#include <cstddef>
 #include <filesystem>
 #include <iterator>
 #include <map>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -123,11 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Gpt2Trainer,
                          testing::Values(Layout{1, 1, 1}, Layout{2, 1, 1}, Layout{4, 1, 1}, Layout{1, 2, 1},
                                          Layout{1, 1, 4}, Layout{2, 2, 1}, Layout{2, 2, 2},
                                          Layout{4, 2, 4, Policy::gpipe}),
-                         [](const auto& info) {
-                           return "TP" + std::to_string(info.param.tensor) + "PP" +
-                                  std::to_string(info.param.pipeline) + "DP" +
-                                  std::to_string(info.param.data);
-                         });
+                         name_of_layout);
 
 }  // namespace
 }  // namespace trilith::test

@@ -1,6 +1,6 @@
 // Law 1, reference: with all axes 1, loss and gradients equal a plain float64 reference.
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <ostream>

@@ -1,6 +1,6 @@
 // Law 4, runs repeat: the same seed gives the same bits, whatever the threads' timing.
 
-#include <string>
+#include <cstdint>
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
 // What is asked of a corpus, and the batches drawn from it.
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <numeric>
 #include <set>
-#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -53,10 +53,9 @@ TEST(CheckTokens, NamesTheFirstTokenOutsideTheVocabulary) {
 
 TEST(CheckLength, WantsASequenceAndItsLastTargetInBothParts) {
   EXPECT_EQ(error_of([] { check_length(counting(11, 11), 10); }), "");
-  EXPECT_EQ(
-      error_of([] { check_length(counting(10, 11), 10); }),
-      "a sequence of length 10 needs 11 tokens, but the training part of data has 10; give a shorter "
-      "sequence or more data (held-out text that also stands in the training part counts in neither)");
+  EXPECT_EQ(error_of([] { check_length(counting(10, 11), 10); }),
+            "a sequence of length 10 needs 11 tokens, but the training part of data has 10; give a shorter "
+            "sequence or more data (held-out text that also stands in the training part counts in neither)");
   EXPECT_THAT(error_of([] { check_length(counting(11, 3), 10); }),
               HasSubstr("the validation part of data has 3"));
   EXPECT_THAT(error_of([] { check_length(counting(11, 0), 10); }), HasSubstr("has 0"));

@@ -1,7 +1,6 @@
 // Law 2, schedules don't compute: at fixed TP and DP, losses, gradients, their norm and the trained weights
 // are bit-identical for every PP and every schedule.
 
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -95,10 +94,7 @@ TEST_P(Splits, ChangeNoLossAndNoLogits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, Splits, testing::ValuesIn(all_layouts()), [](const auto& info) {
-  return "TP" + std::to_string(info.param.tensor) + "PP" + std::to_string(info.param.pipeline) + "DP" +
-         std::to_string(info.param.data);
-});
+INSTANTIATE_TEST_SUITE_P(Layouts, Splits, testing::ValuesIn(all_layouts()), name_of_layout);
 
 // Any count of microbatches is one batch: their gradients are added and divided once.
 TEST(Microbatches, AddUpToOneBatch) {

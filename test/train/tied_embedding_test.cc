@@ -2,7 +2,9 @@
 // the gradient of both is the mean over data ranks of what the embedding and the head contribute.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -89,11 +91,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, TiedEmbedding,
                          testing::Values(Layout{1, 1, 1}, Layout{1, 1, 2}, Layout{1, 2, 1}, Layout{1, 2, 2},
                                          Layout{2, 2, 2}, Layout{2, 4, 1}, Layout{1, 4, 4},
                                          Layout{4, 2, 2, Policy::gpipe}),
-                         [](const auto& info) {
-                           return "TP" + std::to_string(info.param.tensor) + "PP" +
-                                  std::to_string(info.param.pipeline) + "DP" +
-                                  std::to_string(info.param.data);
-                         });
+                         name_of_layout);
 
 }  // namespace
 }  // namespace trilith::test

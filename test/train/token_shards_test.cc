@@ -1,5 +1,6 @@
 // Token shards in llm.c's format: which load, how they are divided, and what is said of damaged ones.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <numeric>

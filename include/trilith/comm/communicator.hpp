@@ -40,25 +40,25 @@ struct Message {
 };
 
 template <class C>
-concept communicator =
-    std::movable<C> && requires(C& group, typename C::stream& stream, Vector<float> buffer,
-                                Vector<const float> input, std::span<const Message> messages, int root) {
-      { group.rank() } -> std::same_as<int>;
-      { group.size() } -> std::same_as<int>;
-      { group.members() };
-      // buffer = reduction of all members' buffers
-      { group.all_reduce(stream, buffer, Reduction::sum) } -> std::same_as<typename C::handle>;
-      // input: size() blocks of buffer.size(); buffer = sum of all members' block rank()
-      { group.reduce_scatter(stream, input, buffer) } -> std::same_as<typename C::handle>;
-      // buffer: size() blocks of input.size(); block i = member i's input
-      { group.all_gather(stream, input, buffer) } -> std::same_as<typename C::handle>;
-      // buffer = root's buffer
-      { group.broadcast(stream, buffer, root) } -> std::same_as<typename C::handle>;
-      // buffer = the input of member rank() − 1 (around the ring)
-      { group.ring_shift(stream, input, buffer) } -> std::same_as<typename C::handle>;
-      // several sends and receives as one: all are posted before any is waited for
-      { group.exchange(stream, messages) } -> std::same_as<typename C::handle>;
-      { group.barrier(stream) } -> std::same_as<typename C::handle>;
-    };
+concept communicator = std::movable<C> &&
+    requires(C& group, typename C::stream& stream, Vector<float> buffer, Vector<const float> input,
+             std::span<const Message> messages, int root) {
+  { group.rank() } -> std::same_as<int>;
+  { group.size() } -> std::same_as<int>;
+  group.members();
+  // buffer = reduction of all members' buffers
+  { group.all_reduce(stream, buffer, Reduction::sum) } -> std::same_as<typename C::handle>;
+  // input: size() blocks of buffer.size(); buffer = sum of all members' block rank()
+  { group.reduce_scatter(stream, input, buffer) } -> std::same_as<typename C::handle>;
+  // buffer: size() blocks of input.size(); block i = member i's input
+  { group.all_gather(stream, input, buffer) } -> std::same_as<typename C::handle>;
+  // buffer = root's buffer
+  { group.broadcast(stream, buffer, root) } -> std::same_as<typename C::handle>;
+  // buffer = the input of member rank() − 1 (around the ring)
+  { group.ring_shift(stream, input, buffer) } -> std::same_as<typename C::handle>;
+  // several sends and receives as one: all are posted before any is waited for
+  { group.exchange(stream, messages) } -> std::same_as<typename C::handle>;
+  { group.barrier(stream) } -> std::same_as<typename C::handle>;
+};
 
 }  // namespace trilith::inline v0

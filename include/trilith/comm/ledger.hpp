@@ -1,16 +1,23 @@
 // The ledger of one rank: how often each collective was called on each group, and how much it moved.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
-
-#include <trilith/core/tensor.hpp>
 
 namespace trilith::inline v0 {
 
-enum class Collective { all_reduce, reduce_scatter, all_gather, broadcast, ring_shift, send, receive, barrier };
+enum class Collective {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  ring_shift,
+  send,
+  receive,
+  barrier
+};
 
 constexpr const char* name_of(Collective kind) {
   switch (kind) {
@@ -30,8 +37,8 @@ class Ledger {
  public:
   struct Entry {
     std::int64_t calls = 0;
-    std::int64_t bytes = 0;       // of the buffers: the whole tensor that is reduced, gathered or moved
-    double bytes_on_wire = 0;     // that one rank sends in a ring of the group's size
+    std::int64_t bytes = 0;    // of the buffers: the whole tensor that is reduced, gathered or moved
+    double bytes_on_wire = 0;  // that one rank sends in a ring of the group's size
   };
 
   // Group name, kind of collective, and bytes of one call: calls of different sizes count apart.

@@ -74,6 +74,9 @@ class ThreadCommunicator {
             "rank " + std::to_string(rank) + " asked for group " + name_ + ", which it is not a member of",
             "ask for groups that contain the rank");
   }
+  // Not copied: a copy would count its operations apart from the original.
+  ThreadCommunicator(ThreadCommunicator&&) = default;
+  ThreadCommunicator& operator=(ThreadCommunicator&&) = default;
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
@@ -117,10 +120,10 @@ class ThreadCommunicator {
 
   template <class T>
   handle ring_shift(const stream&, Vector<const T> input, Vector<std::type_identity_t<T>> output) {
-    require(input.size() == output.size(),
-            "ring_shift of " + std::to_string(input.size()) + " elements into " +
-                std::to_string(output.size()),
-            "both buffers have the same size");
+    require(
+        input.size() == output.size(),
+        "ring_shift of " + std::to_string(input.size()) + " elements into " + std::to_string(output.size()),
+        "both buffers have the same size");
     record(Collective::ring_shift, bytes_of(input));
     return collective<T>("ring_shift", {input.data(), output.data()}, input.size(),
                          size() * ranges(input.size()), &shift_blocks<T>);
@@ -135,9 +138,8 @@ class ThreadCommunicator {
     handle result = make_handle();
     for (const Message& message : messages) {
       require(message.peer >= 0 && message.peer < size() && message.peer != rank_,
-              "message between rank " + std::to_string(rank_) + " and rank " +
-                  std::to_string(message.peer) + " of group " + name_ + ", which has " +
-                  std::to_string(size()) + " ranks",
+              "message between rank " + std::to_string(rank_) + " and rank " + std::to_string(message.peer) +
+                  " of group " + name_ + ", which has " + std::to_string(size()) + " ranks",
               "the peer is another rank of the group");
       const bool sends = message.kind == Message::Kind::send;
       record(sends ? Collective::send : Collective::receive, static_cast<std::int64_t>(message.bytes));
@@ -145,19 +147,20 @@ class ThreadCommunicator {
       const int to = sends ? message.peer : rank_;
       std::int64_t& sequence = sends ? sent_[message.peer] : received_[message.peer];
       const Index count = static_cast<Index>(message.bytes);
-      result.operations_.push_back(hub_->post(
-          {number_, 1 + from * size() + to, sequence++}, name_, {members_[from], members_[to]},
-          sends ? 0 : 1, {message.data, message.data},
-          {.what = "message from rank " + std::to_string(members_[from]) + " to rank " +
-                   std::to_string(members_[to]) + " of " + std::to_string(count) + " bytes",
-           .slices = std::max<Index>(ranges(count / 4), 1),
-           .run = &copy_message,
-           .count = count,
-           .argument = 0}));
+      result.operations_.push_back(
+          hub_->post({number_, 1 + from * size() + to, sequence++}, name_, {members_[from], members_[to]},
+                     sends ? 0 : 1, {message.data, message.data},
+                     {.what = "message from rank " + std::to_string(members_[from]) + " to rank " +
+                              std::to_string(members_[to]) + " of " + std::to_string(count) + " bytes",
+                      .slices = std::max<Index>((count + message_range - 1) / message_range, 1),
+                      .run = &copy_message,
+                      .count = count,
+                      .argument = 0}));
     }
     return result;
   }
 
+  // Exchanges of one message.
   handle send(const stream& s, int peer, auto data) {
     return exchange(s, std::array{Message::send(peer, data)});
   }
@@ -168,7 +171,9 @@ class ThreadCommunicator {
  private:
   using Parts = ThreadHub::Parts;
 
-  static constexpr Index range = 16384;  // elements of one slice: small enough to share, large to be worth it
+  // Elements and bytes of one slice: small enough to share, large enough to be worth it.
+  static constexpr Index range = 16384;
+  static constexpr Index message_range = range * 4;
 
   static constexpr Index ranges(Index count) { return (count + range - 1) / range; }
 
@@ -199,8 +204,8 @@ class ThreadCommunicator {
                     void (*run)(const Parts&, Index, int, Index), int argument = 0) {
     handle result = make_handle();
     result.operations_.push_back(hub_->post({number_, 0, collectives_++}, name_, members_, rank_, part,
-                                            {.what = what + " of " + std::to_string(count) +
-                                                     " elements of " + std::to_string(sizeof(T)) + " bytes",
+                                            {.what = what + " of " + std::to_string(count) + " elements of " +
+                                                     std::to_string(sizeof(T)) + " bytes",
                                              .slices = slices,
                                              .run = run,
                                              .count = count,
@@ -221,7 +226,8 @@ class ThreadCommunicator {
     }
   };
 
-  // to[k][first, last) = reduction over members of parts[·].in[offset + …], for every k in [to_first, to_last).
+  // parts[k].out[first, last) = the reduction over all members of in[offset + first, offset + last), for
+  // to_first ≤ k < to_last.
   template <class T, class Op>
   static void reduce_range(const Parts& parts, Index offset, Index first, Index last, std::size_t to_first,
                            std::size_t to_last) {
@@ -268,8 +274,7 @@ class ThreadCommunicator {
   static void gather_blocks(const Parts& parts, Index count, int, Index slice) {
     const Index block = slice / ranges(count);
     for (const ThreadHub::Part& part : parts) {
-      copy_range<T>(parts[block].in, static_cast<T*>(part.out) + block * count, count,
-                    slice % ranges(count));
+      copy_range<T>(parts[block].in, static_cast<T*>(part.out) + block * count, count, slice % ranges(count));
     }
   }
 
@@ -285,8 +290,8 @@ class ThreadCommunicator {
   }
 
   static void copy_message(const Parts& parts, Index count, int, Index slice) {
-    const Index first = slice * range * 4;
-    const Index length = std::min(range * 4, count - first);
+    const Index first = slice * message_range;
+    const Index length = std::min(message_range, count - first);
     if (length > 0) {
       std::memcpy(static_cast<char*>(parts[1].out) + first, static_cast<const char*>(parts[0].in) + first,
                   length);

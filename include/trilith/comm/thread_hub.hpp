@@ -55,6 +55,8 @@ class ThreadHub {
   class Operation;
 
   explicit ThreadHub(int ranks) : waits_for_(ranks), inside_(ranks, false) {}
+  ThreadHub(const ThreadHub&) = delete;
+  ThreadHub& operator=(const ThreadHub&) = delete;
 
   // The number of the group of these members; the n-th request of each member means the same group.
   int group_number(const std::string& name, const std::vector<int>& members, int rank) {
@@ -64,9 +66,8 @@ class ThreadHub {
   }
 
   // Member `member` (rank `rank` of the world) of `members` posts its part.
-  std::shared_ptr<Operation> post(const Key& key, const std::string& group,
-                                  const std::vector<int>& members, int member, Part part,
-                                  Signature signature);
+  std::shared_ptr<Operation> post(const Key& key, const std::string& group, const std::vector<int>& members,
+                                  int member, Part part, Signature signature);
 
   // Blocks until `operation` is done, carrying out what can be.
   void finish(Operation& operation, int rank);
@@ -127,20 +128,20 @@ class ThreadHub::Operation {
  private:
   friend class ThreadHub;
 
-  bool ready() const { return arrived == members.size(); }
+  bool ready() const { return arrived_ == members_.size(); }
 
-  Signature signature;
-  std::string group;
-  std::vector<int> members;  // ranks of the world
-  std::vector<bool> posted;
-  Parts parts;
-  std::size_t arrived = 0;
-  Index next = 0;    // the first slice nobody has begun
-  Index done = 0;    // slices finished
-  int active = 0;    // slices being worked on
-  bool withdrawn = false;
-  bool unwinding = false;  // withdrawn because an exception left the member's code
-  std::condition_variable changed;
+  Signature signature_;
+  std::string group_;
+  std::vector<int> members_;  // ranks of the world
+  std::vector<bool> posted_;
+  Parts parts_;
+  std::size_t arrived_ = 0;
+  Index next_ = 0;  // the first slice nobody has begun
+  Index done_ = 0;  // slices finished
+  int active_ = 0;  // slices being worked on
+  bool withdrawn_ = false;
+  bool unwinding_ = false;  // withdrawn because an exception left the member's code
+  std::condition_variable changed_;
 };
 
 inline std::shared_ptr<ThreadHub::Operation> ThreadHub::post(const Key& key, const std::string& group,
@@ -151,53 +152,55 @@ inline std::shared_ptr<ThreadHub::Operation> ThreadHub::post(const Key& key, con
   std::shared_ptr<Operation>& entry = pending_[key];
   if (!entry) {
     entry = std::make_shared<Operation>();
-    entry->signature = std::move(signature);
-    entry->group = group;
-    entry->members = members;
-    entry->posted.resize(members.size(), false);
-    entry->parts.resize(members.size());
-  } else if (entry->signature.what != signature.what) {
+    entry->signature_ = std::move(signature);
+    entry->group_ = group;
+    entry->members_ = members;
+    entry->posted_.resize(members.size(), false);
+    entry->parts_.resize(members.size());
+  } else if (entry->signature_.what != signature.what) {
     throw Error("group " + group + ", operation " + std::to_string(key.sequence) + ": this rank calls " +
-                    signature.what + ", another calls " + entry->signature.what,
+                    signature.what + ", another calls " + entry->signature_.what,
                 "all members must call the same operations, of the same size, in the same order");
   }
-  const std::shared_ptr<Operation> operation = entry;
-  operation->parts[member] = part;
-  operation->posted[member] = true;
-  ++operation->arrived;
+  std::shared_ptr<Operation> operation = entry;
+  operation->parts_[member] = part;
+  operation->posted_[member] = true;
+  ++operation->arrived_;
   if (operation->ready()) {
     pending_.erase(key);
-    for (int rank : operation->members) {
+    for (int rank : operation->members_) {
       if (waits_for_[rank] == operation.get()) {
         waits_for_[rank] = nullptr;
         --blocked_;
       }
     }
-    operation->changed.notify_all();
+    operation->changed_.notify_all();
   }
   return operation;
 }
 
 inline void ThreadHub::finish(Operation& op, int rank) {
+  // How long a rank that unwinds may take to report why, before the others blame the dropped handle.
+  constexpr std::chrono::seconds patience{5};
   std::unique_lock lock(mutex_);
-  while (op.done < op.signature.slices || !op.ready()) {
+  while (op.done_ < op.signature_.slices || !op.ready()) {
     throw_if_failed();
-    if (op.withdrawn) {
-      if (op.unwinding) {
-        failure_reported_.wait_for(lock, std::chrono::seconds(5), [&] { return failed_; });
+    if (op.withdrawn_) {
+      if (op.unwinding_) {
+        failure_reported_.wait_for(lock, patience, [&] { return failed_; });
         throw_if_failed();
       }
-      throw Error(op.signature.what + " of group " + op.group + " was dropped by a member",
+      throw Error(op.signature_.what + " of group " + op.group_ + " was dropped by a member",
                   "wait for every handle before it goes out of scope");
     }
-    if (op.ready() && op.next < op.signature.slices) {
-      const Index slice = op.next++;
-      ++op.active;
+    if (op.ready() && op.next_ < op.signature_.slices) {
+      const Index slice = op.next_++;
+      ++op.active_;
       lock.unlock();
-      op.signature.run(op.parts, op.signature.count, op.signature.argument, slice);
+      op.signature_.run(op.parts_, op.signature_.count, op.signature_.argument, slice);
       lock.lock();
-      --op.active;
-      if (++op.done == op.signature.slices || op.withdrawn) op.changed.notify_all();
+      --op.active_;
+      if (++op.done_ == op.signature_.slices || op.withdrawn_) op.changed_.notify_all();
       continue;
     }
     if (!op.ready() && waits_for_[rank] != &op) {
@@ -206,17 +209,17 @@ inline void ThreadHub::finish(Operation& op, int rank) {
       fail_if_all_wait();
       continue;
     }
-    op.changed.wait(lock);
+    op.changed_.wait(lock);
   }
 }
 
 inline void ThreadHub::withdraw(Operation& op) {
   std::unique_lock lock(mutex_);
-  if (op.ready() && op.done == op.signature.slices) return;
-  op.withdrawn = true;
-  op.unwinding = op.unwinding || std::uncaught_exceptions() > 0;
-  op.changed.notify_all();
-  op.changed.wait(lock, [&] { return op.active == 0; });
+  if (op.ready() && op.done_ == op.signature_.slices) return;
+  op.withdrawn_ = true;
+  op.unwinding_ = op.unwinding_ || std::uncaught_exceptions() > 0;
+  op.changed_.notify_all();
+  op.changed_.wait(lock, [&] { return op.active_ == 0; });
 }
 
 inline void ThreadHub::fail_locked(const std::string& message) {
@@ -224,7 +227,7 @@ inline void ThreadHub::fail_locked(const std::string& message) {
   failed_ = true;
   failure_ = message;
   failure_reported_.notify_all();
-  for (const auto& [key, operation] : pending_) operation->changed.notify_all();
+  for (const auto& [key, operation] : pending_) operation->changed_.notify_all();
 }
 
 inline void ThreadHub::fail_if_all_wait() {
@@ -233,11 +236,11 @@ inline void ThreadHub::fail_if_all_wait() {
   for (std::size_t rank = 0; rank < waits_for_.size(); ++rank) {
     const Operation* op = waits_for_[rank];
     if (op == nullptr) continue;
-    who += (who.empty() ? "" : ", ") + ("rank " + std::to_string(rank)) + " in " + op->signature.what +
-           " of group " + op->group + " for";
-    for (std::size_t member = 0; member < op->members.size(); ++member) {
-      if (op->posted[member]) continue;
-      const int missing = op->members[member];
+    who += (who.empty() ? "" : ", ") + ("rank " + std::to_string(rank)) + " in " + op->signature_.what +
+           " of group " + op->group_ + " for";
+    for (std::size_t member = 0; member < op->members_.size(); ++member) {
+      if (op->posted_[member]) continue;
+      const int missing = op->members_[member];
       who += " rank " + std::to_string(missing) + (inside_[missing] ? "" : " (which has returned)");
     }
   }

@@ -26,6 +26,8 @@ class ThreadRank {
   using communicator = ThreadCommunicator;
 
   ThreadRank(ThreadHub& hub, int rank, int size) : hub_(&hub), rank_(rank), size_(size) {}
+  ThreadRank(const ThreadRank&) = delete;  // communicators write into its ledger
+  ThreadRank& operator=(const ThreadRank&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }

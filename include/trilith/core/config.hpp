@@ -41,7 +41,7 @@ struct Find {
 template <class Category, class First, class... Rest>
 struct Find<Category, First, Rest...> {
   using type = typename std::conditional_t<std::is_same_v<Category, typename CategoryOf<First>::type>,
-                                  std::type_identity<First>, Find<Category, Rest...>>::type;
+                                           std::type_identity<First>, Find<Category, Rest...>>::type;
 };
 
 }  // namespace detail
@@ -55,8 +55,8 @@ struct Config {
       ((!policy<Policies> ||
         detail::times_given<typename detail::CategoryOf<Policies>::type, Policies...> == 1) &&
        ...),
-      "Config: a category of policy was given twice; give each of Parallelism, Schedule, Attention, "
-      "Device, Precision and ModelShape at most once");
+      "Config: a category of policy was given twice; give each of Parallelism, Schedule, "
+      "Microbatches, Attention, Device, Precision and ModelShape at most once");
 
   template <class Category>
   using policy = typename detail::Find<Category, Policies...>::type;

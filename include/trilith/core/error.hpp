@@ -24,7 +24,7 @@ class Error : public std::runtime_error {
   const std::string& where() const { return where_; }
 
   // The same error, said to come from `place` unless it already names one.
-  Error at(const std::string& place) const {
+  [[nodiscard]] Error at(const std::string& place) const {
     return where_.empty() ? Error(problem_, remedy_, place) : *this;
   }
 

@@ -18,7 +18,8 @@ struct PrecisionCategory {
 
 template <class Format>
 struct Precision {
-  static_assert(std::is_same_v<Format, F32>, "Precision: the host device computes in F32; write Precision<F32>");
+  static_assert(std::is_same_v<Format, F32>,
+                "Precision: the host device computes in F32; write Precision<F32>");
   using category = PrecisionCategory;
   using format = Format;
 };

@@ -15,8 +15,7 @@ namespace trilith::inline v0 {
 class Philox {
  public:
   // `stream` separates uses of one seed (one per tensor, say).
-  constexpr Philox(std::uint64_t seed, std::uint64_t stream)
-      : key_{low(seed), high(seed)}, stream_(stream) {}
+  constexpr Philox(std::uint64_t seed, std::uint64_t stream) : key_{low(seed), high(seed)}, stream_(stream) {}
 
   // Four independent 32-bit words for counter `index`.
   constexpr std::array<std::uint32_t, 4> block(std::uint64_t index) const {
@@ -64,9 +63,7 @@ class Philox {
 
  private:
   static constexpr std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
-  static constexpr std::uint32_t high(std::uint64_t x) {
-    return static_cast<std::uint32_t>(x >> 32);
-  }
+  static constexpr std::uint32_t high(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
 
   std::array<std::uint32_t, 2> key_;
   std::uint64_t stream_;

@@ -13,9 +13,7 @@ struct Ratio {
   constexpr Ratio(std::int64_t over, std::int64_t under)
       : numerator(over / divisor(over, under)), denominator(under / divisor(over, under)) {}
 
-  constexpr double value() const {
-    return static_cast<double>(numerator) / static_cast<double>(denominator);
-  }
+  constexpr double value() const { return static_cast<double>(numerator) / static_cast<double>(denominator); }
   friend constexpr bool operator==(const Ratio&, const Ratio&) = default;
 
  private:

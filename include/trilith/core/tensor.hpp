@@ -34,9 +34,8 @@ class View {
   constexpr View(T* data, Extents extents, Extents strides)
       : data_(data), extents_(extents), strides_(strides) {}
 
-  constexpr operator View<const T, Rank>() const
-    requires(!std::is_const_v<T>)
-  {
+  // Implicit, as from T* to const T*. NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr operator View<const T, Rank>() const requires(!std::is_const_v<T>) {
     return {data_, extents_, strides_};
   }
 
@@ -59,8 +58,7 @@ class View {
   }
 
   template <class... Indices>
-    requires(sizeof...(Indices) == Rank)
-  constexpr T& operator()(Indices... indices) const {
+  constexpr T& operator()(Indices... indices) const requires(sizeof...(Indices) == Rank) {
     Index offset = 0;
     int dimension = 0;
     ((offset += static_cast<Index>(indices) * strides_[dimension++]), ...);
@@ -68,9 +66,7 @@ class View {
   }
 
   // Row `index` of the first dimension, without that dimension.
-  constexpr View<T, Rank - 1> operator[](Index index) const
-    requires(Rank > 1)
-  {
+  constexpr View<T, Rank - 1> operator[](Index index) const requires(Rank > 1) {
     std::array<Index, Rank - 1> extents{};
     std::array<Index, Rank - 1> strides{};
     for (int d = 1; d < Rank; ++d) {

@@ -17,7 +17,6 @@ struct Version {
   friend constexpr bool operator==(const Version&, const Version&) = default;
 };
 
-inline constexpr Version version{TRILITH_VERSION_MAJOR, TRILITH_VERSION_MINOR,
-                                 TRILITH_VERSION_PATCH};
+inline constexpr Version version{TRILITH_VERSION_MAJOR, TRILITH_VERSION_MINOR, TRILITH_VERSION_PATCH};
 
 }  // namespace trilith::inline v0

@@ -45,7 +45,7 @@ class Arena {
 
 // Memory of a device, and what `plan(arena)` has made of it.
 template <device D, class Plan>
-auto allocate_planned(typename D::memory& memory, Plan&& plan) {
+[[nodiscard]] auto allocate_planned(typename D::memory& memory, Plan&& plan) {
   Arena measure;
   plan(measure);
   typename D::allocation allocation = memory.allocate(measure.bytes());

@@ -13,17 +13,17 @@ namespace trilith::inline v0 {
 namespace ops {
 
 // The base of every device's stream. Code that is written once for all devices calls an operation by its bare
-// name, gemm(stream, …); this base makes argument-dependent lookup search `ops`, where it finds the overload of
-// the stream's device, even one declared later.
+// name, gemm(stream, …); this base makes argument-dependent lookup search `ops`, where it finds the overload
+// of the stream's device, even one declared later.
 struct Stream {};
 
 }  // namespace ops
 
 template <class D>
 concept device = std::derived_from<typename D::stream, ops::Stream> &&
-                 requires(typename D::stream& stream, typename D::memory& memory, std::size_t bytes) {
-  { D::name };
-  { stream.synchronize() };
+    requires(typename D::stream& stream, typename D::memory& memory, std::size_t bytes) {
+  D::name;
+  stream.synchronize();
   { memory.allocate(bytes) } -> std::same_as<typename D::allocation>;
   { memory.bytes_in_use() } -> std::same_as<std::size_t>;
   { memory.peak_bytes() } -> std::same_as<std::size_t>;
@@ -41,8 +41,9 @@ struct DeviceCategory {
 // The policy of a Config that chooses the device.
 template <class D>
 struct Device {
-  static_assert(device<D>, "Device<D>: D must be a device such as Host: a type with stream, memory and "
-                           "allocation (see device/device.hpp)");
+  static_assert(device<D>,
+                "Device<D>: D must be a device such as Host: a type with stream, memory and "
+                "allocation (see device/device.hpp)");
   using category = DeviceCategory;
   using device_type = D;
 };

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -49,7 +48,8 @@ class Host::Stream : public ops::Stream {
       if (count > 0) body(Index{0}, count);
       return;
     }
-#pragma omp parallel for num_threads(static_cast<int>(parts)) schedule(static, 1)
+    const int team = static_cast<int>(parts);
+#pragma omp parallel for num_threads(team) schedule(static, 1)
     for (Index part = 0; part < parts; ++part) {
       body(count * part / parts, count * (part + 1) / parts);
     }
@@ -70,7 +70,8 @@ class Host::Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  Allocation allocate(std::size_t bytes);
+  // Whole pages. Throws Error where the system gives none.
+  [[nodiscard]] Allocation allocate(std::size_t bytes);
 
   std::size_t bytes_in_use() const { return in_use_.load(std::memory_order_relaxed); }
   std::size_t peak_bytes() const { return peak_.load(std::memory_order_relaxed); }
@@ -120,8 +121,8 @@ inline Host::Allocation Host::Memory::allocate(std::size_t bytes) {
   Allocation allocation;
   allocation.memory_ = this;
   allocation.bytes_ = (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
-  void* const mapped = ::mmap(nullptr, allocation.bytes_, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const mapped =
+      ::mmap(nullptr, allocation.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   require(mapped != MAP_FAILED,
           "cannot allocate " + std::to_string(allocation.bytes_) + " bytes of host memory",
           "use a smaller model, batch or sequence, or more ranks on more machines");

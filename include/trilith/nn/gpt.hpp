@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cmath>
-#include <cstdint>
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,6 +21,7 @@
 #include <trilith/nn/vocabulary.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/host.hpp>
+#include <trilith/parallel/parallelism.hpp>
 #include <trilith/parallel/stage_range.hpp>
 
 namespace trilith::inline v0 {
@@ -70,8 +71,8 @@ class Gpt {
   static std::vector<NamedShape> tensors(const GptShape& shape) { return gpt2_tensors(shape); }
   static std::map<std::string, std::string> metadata(const GptShape& shape) { return gpt2_metadata(shape); }
 
-  // What passes from stage to stage, in either direction. Those of a microbatch come and go at other times than
-  // its activations and gradients, so whoever plans the memory puts them in.
+  // What passes from stage to stage, in either direction. Those of a microbatch come and go at other times
+  // than its activations and gradients, so whoever plans the memory puts them in.
   Matrix<float> boundary(Arena& arena, const TokenShape& tokens) const {
     return arena.take<float>(tokens.rows(), shape_.hidden);
   }
@@ -236,10 +237,11 @@ Gpt<L>::Gpt(const GptShape& shape, const StageRange& stage, Parameters<typename 
     embedding_.emplace(*table_, shape.vocabulary, shape.hidden, tensor_group);
   }
   // GPT-2 makes the weights that add to the residual stream smaller by the square root of their number.
-  const BlockShape block{.hidden = shape.hidden,
-                         .heads = shape.heads,
-                         .feed_forward = shape.feed_forward(),
-                         .residual_deviation = deviation / std::sqrt(2.0f * static_cast<float>(shape.layers))};
+  const BlockShape block{
+      .hidden = shape.hidden,
+      .heads = shape.heads,
+      .feed_forward = shape.feed_forward(),
+      .residual_deviation = deviation / std::sqrt(2.0f * static_cast<float>(shape.layers))};
   for (int i = 0; i < stage.layers; ++i) {
     blocks_.emplace_back(parameters, "h." + std::to_string(stage.first_layer + i), block, tensor_group);
   }

@@ -17,7 +17,7 @@ struct GptShape {
   int layers = 12;
   int hidden = 768;
   int heads = 12;
-  int positions = 1024;   // longest sequence the learned positions reach
+  int positions = 1024;  // longest sequence the learned positions reach
   int vocabulary = 50257;
   friend constexpr bool operator==(const GptShape&, const GptShape&) = default;
 
@@ -37,23 +37,22 @@ constexpr int padded_vocabulary(int vocabulary, int tensor_ranks) {
 }
 
 // (condition over `s`, a GptShape, and `p`, a ParallelShape; sentence; numbers for the run-time message)
-#define TRILITH_GPT_RULES(RULE)                                                                        \
-  RULE(s.layers > 0 && s.hidden > 0 && s.heads > 0 && s.positions > 0 && s.vocabulary > 0,             \
-       "a GPT needs at least one layer, hidden unit, head, position and vocabulary entry",             \
-       "layers=" + std::to_string(s.layers) + ", hidden=" + std::to_string(s.hidden) +                 \
-           ", heads=" + std::to_string(s.heads) + ", positions=" + std::to_string(s.positions) +       \
-           ", vocabulary=" + std::to_string(s.vocabulary))                                             \
-  RULE(s.hidden % s.heads == 0,                                                                        \
-       "hidden cannot be split over the heads: hidden must be a multiple of heads",                    \
-       "hidden=" + std::to_string(s.hidden) + ", heads=" + std::to_string(s.heads))                    \
-  RULE(s.heads % p.tensor == 0,                                                                        \
-       "heads cannot be split over TP: the number of heads must be a multiple of TP",                  \
-       std::to_string(s.heads) + " heads, TP=" + std::to_string(p.tensor))                             \
-  RULE(s.layers >= p.pipeline,                                                                         \
-       "layers cannot be split over PP: every pipeline rank needs at least one layer",                 \
-       std::to_string(s.layers) + " layers, PP=" + std::to_string(p.pipeline))                         \
-  RULE(s.vocabulary >= p.tensor,                                                                       \
-       "vocabulary cannot be split over TP: every tensor rank needs at least one entry",               \
+#define TRILITH_GPT_RULES(RULE)                                                                              \
+  RULE(s.layers > 0 && s.hidden > 0 && s.heads > 0 && s.positions > 0 && s.vocabulary > 0,                   \
+       "a GPT needs at least one layer, hidden unit, head, position and vocabulary entry",                   \
+       "layers=" + std::to_string(s.layers) + ", hidden=" + std::to_string(s.hidden) +                       \
+           ", heads=" + std::to_string(s.heads) + ", positions=" + std::to_string(s.positions) +             \
+           ", vocabulary=" + std::to_string(s.vocabulary))                                                   \
+  RULE(s.hidden % s.heads == 0, "hidden cannot be split over the heads: hidden must be a multiple of heads", \
+       "hidden=" + std::to_string(s.hidden) + ", heads=" + std::to_string(s.heads))                          \
+  RULE(s.heads % p.tensor == 0,                                                                              \
+       "heads cannot be split over TP: the number of heads must be a multiple of TP",                        \
+       std::to_string(s.heads) + " heads, TP=" + std::to_string(p.tensor))                                   \
+  RULE(s.layers >= p.pipeline,                                                                               \
+       "layers cannot be split over PP: every pipeline rank needs at least one layer",                       \
+       std::to_string(s.layers) + " layers, PP=" + std::to_string(p.pipeline))                               \
+  RULE(s.vocabulary >= p.tensor,                                                                             \
+       "vocabulary cannot be split over TP: every tensor rank needs at least one entry",                     \
        "vocabulary=" + std::to_string(s.vocabulary) + ", TP=" + std::to_string(p.tensor))
 
 // Throws Error with the first rule that `s` breaks under `p`.

@@ -1,6 +1,7 @@
 // The weights of a GPT-2 as files know them.
 //
-// Trilith calls its parameters as Hugging Face's transformers does, without the prefix `transformer.`. With hidden size h:
+// Trilith calls its parameters as Hugging Face's transformers does, without the prefix `transformer.`. With
+// hidden size h:
 //
 //   wte.weight (vocabulary, h)            wpe.weight (positions, h)
 //   h.{i}.ln_1.weight, .bias (h)          h.{i}.ln_2.weight, .bias (h)

@@ -29,12 +29,11 @@ struct LayerConfig {
 
 // The LayerConfig of a Config whose ranks talk through communicators of type C.
 template <class Config, communicator C>
-using LayerConfigOf =
-    LayerConfig<Config::template policy<ParallelismCategory>::shape.tensor,
-                Config::template policy<ParallelismCategory>::shape.context,
-                typename Config::template policy<AttentionCategory>,
-                typename Config::template policy<DeviceCategory>::device_type,
-                typename Config::template policy<PrecisionCategory>, C>;
+using LayerConfigOf = LayerConfig<Config::template policy<ParallelismCategory>::shape.tensor,
+                                  Config::template policy<ParallelismCategory>::shape.context,
+                                  typename Config::template policy<AttentionCategory>,
+                                  typename Config::template policy<DeviceCategory>::device_type,
+                                  typename Config::template policy<PrecisionCategory>, C>;
 
 // A LayerConfig written by hand, for layers without a trainer.
 template <int TP, device D, communicator C>

@@ -35,8 +35,8 @@ class LayerNorm {
                                 .shape = {hidden},
                                 .partition = {.extent = hidden},
                                 .initial = Initial::ones})),
-        beta_(&parameters.add(
-            {.name = name + ".bias", .shape = {hidden}, .partition = {.extent = hidden}})) {}
+        beta_(&parameters.add({.name = name + ".bias", .shape = {hidden}, .partition = {.extent = hidden}})) {
+  }
 
   void forward(const stream& s, Matrix<const float> x, Matrix<float> y, const Statistics& statistics) const {
     layer_norm(s, x, gamma_->value, beta_->value, epsilon, y, statistics.mean, statistics.rstd);

@@ -9,10 +9,12 @@
 
 #include <string>
 
+#include <trilith/core/error.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/nn/layer_config.hpp>
 #include <trilith/nn/parameter.hpp>
 #include <trilith/ops/accumulate.hpp>
+#include <trilith/ops/gemm.hpp>
 #include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
@@ -42,14 +44,14 @@ class ColumnParallelLinear {
                                  .initial = Initial::normal,
                                  .deviation = shape.deviation,
                                  .decays = true})),
-        bias_(&parameters.add({.name = name + ".bias",
-                               .shape = {shape.out},
-                               .partition = {.outer = shape.parts,
-                                             .extent = shape.out / shape.parts,
-                                             .parts = L::tensor_ranks}})) {
+        bias_(&parameters.add(
+            {.name = name + ".bias",
+             .shape = {shape.out},
+             .partition = {
+                 .outer = shape.parts, .extent = shape.out / shape.parts, .parts = L::tensor_ranks}})) {
     require(shape.out % (Index{shape.parts} * L::tensor_ranks) == 0,
-            name + ": " + std::to_string(shape.out) + " outputs cannot be split over TP=" +
-                std::to_string(L::tensor_ranks),
+            name + ": " + std::to_string(shape.out) +
+                " outputs cannot be split over TP=" + std::to_string(L::tensor_ranks),
             "the outputs of a column-parallel linear must be a multiple of TP");
   }
 
@@ -97,18 +99,18 @@ class RowParallelLinear {
       : in_(shape.in / L::tensor_ranks),
         out_(shape.out),
         tensor_group_(&tensor_group),
-        weight_(&parameters.add({.name = name + ".weight",
-                                 .shape = {shape.in, shape.out},
-                                 .partition = {.extent = shape.in, .inner = shape.out, .parts = L::tensor_ranks},
-                                 .initial = Initial::normal,
-                                 .deviation = shape.deviation,
-                                 .decays = true})),
-        bias_(&parameters.add({.name = name + ".bias",
-                               .shape = {shape.out},
-                               .partition = {.extent = shape.out}})) {
+        weight_(
+            &parameters.add({.name = name + ".weight",
+                             .shape = {shape.in, shape.out},
+                             .partition = {.extent = shape.in, .inner = shape.out, .parts = L::tensor_ranks},
+                             .initial = Initial::normal,
+                             .deviation = shape.deviation,
+                             .decays = true})),
+        bias_(&parameters.add(
+            {.name = name + ".bias", .shape = {shape.out}, .partition = {.extent = shape.out}})) {
     require(shape.in % L::tensor_ranks == 0,
-            name + ": " + std::to_string(shape.in) + " inputs cannot be split over TP=" +
-                std::to_string(L::tensor_ranks),
+            name + ": " + std::to_string(shape.in) +
+                " inputs cannot be split over TP=" + std::to_string(L::tensor_ranks),
             "the inputs of a row-parallel linear must be a multiple of TP");
   }
 

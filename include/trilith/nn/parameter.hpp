@@ -6,12 +6,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <trilith/core/hash.hpp>
 #include <trilith/core/random.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/device.hpp>
@@ -53,9 +55,9 @@ struct ParameterSpec {
   std::vector<Index> shape;  // of the whole tensor
   Partition partition;
   Initial initial = Initial::zeros;
-  float deviation = 0;       // of Initial::normal
-  bool decays = false;       // by weight decay: matrices and embeddings do, biases and norms do not
-  bool is_copy = false;      // of a tensor that another stage owns: not counted, not saved
+  float deviation = 0;   // of Initial::normal
+  bool decays = false;   // by weight decay: matrices and embeddings do, biases and norms do not
+  bool is_copy = false;  // of a tensor that another stage owns: not counted, not saved
 };
 
 struct Parameter {
@@ -93,10 +95,9 @@ class Parameters {
   }
 
   // Where the parameter after `p` begins, or the buffers end.
-  Index end_of(const Parameter& p) const {
-    return p.offset + aligned(p.spec.partition.local_size());
-  }
+  Index end_of(const Parameter& p) const { return p.offset + aligned(p.spec.partition.local_size()); }
 
+  // Uninitialised; once, after the last add().
   void allocate(typename D::memory& memory) {
     const std::size_t bytes = static_cast<std::size_t>(size_) * sizeof(float);
     value_memory_ = memory.allocate(bytes);
@@ -114,9 +115,7 @@ class Parameters {
   int tensor_rank() const { return tensor_rank_; }
   Index size() const { return size_; }
   Vector<float> values() const { return {reinterpret_cast<float*>(value_memory_.data()), {size_}}; }
-  Vector<float> gradients() const {
-    return {reinterpret_cast<float*>(gradient_memory_.data()), {size_}};
-  }
+  Vector<float> gradients() const { return {reinterpret_cast<float*>(gradient_memory_.data()), {size_}}; }
 
   auto begin() { return parameters_.begin(); }
   auto end() { return parameters_.end(); }
@@ -125,13 +124,16 @@ class Parameters {
 
  private:
   // In floats: every parameter begins a cache line.
-  static constexpr Index aligned(Index size) { return (size + 15) / 16 * 16; }
+  static constexpr Index aligned(Index size) {
+    constexpr Index line = 64 / sizeof(float);
+    return (size + line - 1) / line * line;
+  }
 
-  // FNV-1a: Fowler, Noll, Vo.
-  static std::uint64_t hash(const std::string& name) {
-    std::uint64_t h = 0xCBF29CE484222325u;
-    for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-    return h;
+  // The stream of the random numbers of a parameter.
+  static std::uint64_t stream_of(const std::string& name) {
+    Fnv1a hash;
+    for (const char c : name) hash.add(c);
+    return hash.value();
   }
 
   int tensor_rank_;
@@ -149,7 +151,7 @@ void Parameters<D>::initialize(const typename D::stream& stream, std::uint64_t s
   fill(stream, gradients(), 0.0f);
   for (Parameter& p : parameters_) {
     if (p.spec.initial == Initial::zeros) continue;
-    const Philox random(seed, hash(p.spec.name));
+    const Philox random(seed, stream_of(p.spec.name));
     p.spec.partition.for_each_run(tensor_rank_, [&](Index global, Index local, Index count) {
       if (p.spec.initial == Initial::ones) return fill(stream, p.value.slice(0, local, count), 1.0f);
       for (Index done = 0; done < count; done += piece) {

@@ -12,6 +12,7 @@
 #include <trilith/nn/microbatch.hpp>
 #include <trilith/nn/parameter.hpp>
 #include <trilith/ops/accumulate.hpp>
+#include <trilith/ops/attention.hpp>
 #include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
@@ -79,8 +80,7 @@ class CausalSelfAttention {
     attention_backward(s, part(activations.qkv, tokens, 0), part(activations.qkv, tokens, 1),
                        part(activations.qkv, tokens, 2), heads_of(activations.context, tokens),
                        activations.lse, heads_of(scratch.d_context, tokens), scale(), ops::Mask::causal,
-                       scratch.delta, part(d_qkv, tokens, 0), part(d_qkv, tokens, 1),
-                       part(d_qkv, tokens, 2));
+                       scratch.delta, part(d_qkv, tokens, 0), part(d_qkv, tokens, 1), part(d_qkv, tokens, 2));
     qkv_.backward_input(s, d_qkv, dx);
   }
 

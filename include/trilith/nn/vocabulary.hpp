@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <string>
 
+#include <trilith/comm/communicator.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/arena.hpp>
 #include <trilith/nn/layer_config.hpp>
 #include <trilith/nn/parameter.hpp>
 #include <trilith/ops/accumulate.hpp>
+#include <trilith/ops/gemm.hpp>
 #include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
@@ -79,10 +81,10 @@ class VocabularyParallelHead {
   using stream = typename L::stream;
 
   struct Activations {
-    Matrix<float> logits;    // (rows, vocabulary / TP); after backward_input their gradients
-    Vector<float> local_max; // (rows)
-    Vector<float> max;       // (rows): over the whole vocabulary
-    Vector<float> sums;      // (2 · rows): Σ exp(logit − max), then the target's logit
+    Matrix<float> logits;     // (rows, vocabulary / TP); after backward_input their gradients
+    Vector<float> local_max;  // (rows)
+    Vector<float> max;        // (rows): over the whole vocabulary
+    Vector<float> sums;       // (2 · rows): Σ exp(logit − max), then the target's logit
   };
 
   VocabularyParallelHead(const Parameter& table, Index vocabulary, Index hidden,

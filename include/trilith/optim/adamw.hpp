@@ -1,11 +1,14 @@
 // AdamW (Loshchilov, Hutter, 2019) over a rank's contiguous parameters.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include <trilith/core/tensor.hpp>
+#include <trilith/device/device.hpp>
 #include <trilith/nn/parameter.hpp>
+#include <trilith/ops/adamw.hpp>
 #include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {

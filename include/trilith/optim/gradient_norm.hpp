@@ -16,6 +16,7 @@
 #include <trilith/comm/communicator.hpp>
 #include <trilith/core/named_shape.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/device/device.hpp>
 #include <trilith/nn/parameter.hpp>
 #include <trilith/ops/host.hpp>
 

@@ -10,9 +10,9 @@ namespace trilith::inline v0 {
 
 struct CosineSchedule {
   double peak = 3e-4;
-  double least = 0;            // at the last step
-  std::int64_t warm_up = 0;    // steps until the peak
-  std::int64_t steps = 0;      // all steps; 0 keeps the peak for ever
+  double least = 0;          // at the last step
+  std::int64_t warm_up = 0;  // steps until the peak
+  std::int64_t steps = 0;    // all steps; 0 keeps the peak for ever
 
   // The rate of step `step`, counted from 1.
   double at(std::int64_t step) const {

@@ -1,8 +1,8 @@
 // Runs one rank's program: actions on its stages, and between them the exchanges with other ranks. It knows
 // no schedule; whatever a program says is done, in its order.
 //
-// A group of transfers is posted as one, and waited for as late as may be: before the action that needs what it
-// receives, or before the memory that it sends from is written again.
+// A group of transfers is posted as one, and waited for as late as may be: before the action that needs what
+// it receives, or before the memory that it sends from is written again.
 #pragma once
 
 #include <utility>
@@ -11,6 +11,7 @@
 #include <trilith/comm/communicator.hpp>
 #include <trilith/ops/host.hpp>
 #include <trilith/pipeline/stage.hpp>
+#include <trilith/schedule/action.hpp>
 #include <trilith/schedule/exchange.hpp>
 #include <trilith/schedule/pipeline.hpp>
 #include <trilith/schedule/slots.hpp>
@@ -22,8 +23,8 @@ class Executor {
  public:
   using stream = typename Stage::stream;
 
-  // `exchanges`: those of this rank. `group`: the ranks of the pipeline. `stages`: one for each chunk of this rank, with at least as many
-  // slots as schedule::slots() says. All must outlive the executor.
+  // `exchanges`: those of this rank. `group`: the ranks of the pipeline. `stages`: one for each chunk of this
+  // rank, with at least as many slots as schedule::slots() says. Group and stages must outlive the executor.
   Executor(const schedule::Pipeline& pipeline, std::vector<schedule::Exchange> exchanges, C& group,
            std::vector<Stage*> stages)
       : group_(&group),
@@ -133,7 +134,8 @@ class Executor {
   int microbatches_;
   std::vector<int> input_arrives_;     // per cell: the exchange that brings it, or none
   std::vector<int> gradient_arrives_;  // per cell
-  std::vector<std::vector<int>> output_leaves_;    // [chunk][activation slot]: the exchange that last sent from it
+  std::vector<std::vector<int>>
+      output_leaves_;  // [chunk][activation slot]: the exchange that last sent from it
   std::vector<std::vector<int>> gradient_leaves_;  // [chunk][gradient slot]
   std::vector<int> chunk_before_;                  // per chunk: see Pipeline::chunk_before
   std::vector<Message> messages_;

@@ -1,7 +1,7 @@
 // A stage: a model, or a part of one, with the memory that its program's microbatches in flight need.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <functional>
 #include <span>
 #include <tuple>
@@ -44,7 +44,9 @@ class Stage {
       : model_(&model), last_(last), tokens_(tokens) {
     std::tie(allocation_, plan_) = allocate_planned<device_type>(memory, [&](Arena& arena) {
       Plan plan;
-      for (int i = 0; i < slots.activations; ++i) plan.activations.push_back(model.activations(arena, tokens));
+      for (int i = 0; i < slots.activations; ++i) {
+        plan.activations.push_back(model.activations(arena, tokens));
+      }
       for (int i = 0; i < slots.inputs; ++i) plan.inputs.push_back(model.boundary(arena, tokens));
       for (int i = 0; i < slots.gradients; ++i) {
         plan.gradients.push_back(model.gradients(arena, tokens, slots.apart));
@@ -58,8 +60,8 @@ class Stage {
   }
 
   // What the following passes work on. losses: one for each microbatch, filled on the last stage.
-  // loss_scale: 1 / valid tokens of the global batch. `final` is called with each range of the gradient buffer
-  // that the last microbatch's weight gradients have completed.
+  // loss_scale: 1 / valid tokens of the global batch. `final` is called with each range of the gradient
+  // buffer that the last microbatch's weight gradients have completed.
   void begin(std::span<const Microbatch> microbatches, Vector<double> losses, float loss_scale,
              std::function<void(Index, Index)> final) {
     microbatches_ = microbatches;
@@ -122,9 +124,7 @@ class Stage {
   }
 
   // Microbatch 0 comes first (schedules keep their gradients ascending) and overwrites.
-  static Accumulate accumulate(int microbatch) {
-    return microbatch == 0 ? Accumulate::no : Accumulate::yes;
-  }
+  static Accumulate accumulate(int microbatch) { return microbatch == 0 ? Accumulate::no : Accumulate::yes; }
 
   auto reporter(int microbatch) const {
     const bool last = microbatch + 1 == static_cast<int>(microbatches_.size());

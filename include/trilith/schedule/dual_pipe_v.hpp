@@ -1,12 +1,12 @@
-// DualPipeV: the V of ZB-V, where a forward of one chunk and a backward of the other run as one overlapped action, so
-// that the communication inside each hides behind the computation of the other.
+// DualPipeV: the V of ZB-V, where a forward of one chunk and a backward of the other run as one overlapped
+// action, so that the communication inside each hides behind the computation of the other.
 //
-// DeepSeek-AI, "DeepSeek-V3 technical report", 2024 (DualPipe), and its halved form in the DualPipe repository.
+// DeepSeek-AI, "DeepSeek-V3 technical report", 2024 (DualPipe), and its halved form in DualPipe's repository.
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -22,14 +22,31 @@ struct DualPipeV {
     return chunk == 0 ? rank : 2 * ranks - 1 - rank;
   }
 
-  static constexpr const char* refusal(int ranks, int microbatches) {
-    if (microbatches < 2 * ranks) {
-      return "DualPipeV: there must be at least 2p microbatches; use ZeroBubbleV for fewer";
-    }
+// (condition over p ranks and m microbatches; sentence)
+#define TRILITH_DUAL_PIPE_V_CONDITIONS(CONDITION) \
+  CONDITION(m >= 2 * p, "DualPipeV: there must be at least 2p microbatches; use ZeroBubbleV for fewer")
+
+  static constexpr const char* refusal(int p, int m) {
+#define TRILITH_REFUSE(condition, sentence) \
+  if (!(condition)) return sentence;
+    TRILITH_DUAL_PIPE_V_CONDITIONS(TRILITH_REFUSE)
+#undef TRILITH_REFUSE
     return nullptr;
   }
 
-  static constexpr int peak_in_flight(int /*rank*/, int ranks, int /*microbatches*/) { return 2 * ranks + 1; }
+  // Does not compile where it refuses.
+  template <int p, int m>
+  struct Accepts {
+#define TRILITH_ASSERT(condition, sentence) static_assert(condition, sentence);
+    TRILITH_DUAL_PIPE_V_CONDITIONS(TRILITH_ASSERT)
+#undef TRILITH_ASSERT
+  };
+
+#undef TRILITH_DUAL_PIPE_V_CONDITIONS
+
+  static constexpr int peak_in_flight(int /*rank*/, int ranks, int /*microbatches*/) {
+    return 2 * ranks + 1;
+  }
 
   // Where a fused pair costs the sum.
   static constexpr std::int64_t makespan(int ranks, int microbatches) {
@@ -91,8 +108,8 @@ struct DualPipeV {
   // Passes ascend by microbatch in each chunk; weight parts that stand apart come first in, first out.
   struct Passes {
     schedule::Program actions = {};
-    std::array<int, 2> f = {}, b = {};                 // per chunk: the next microbatch
-    std::vector<std::pair<int, int>> owed = {};        // (microbatch, chunk) of weight parts
+    std::array<int, 2> f = {}, b = {};           // per chunk: the next microbatch
+    std::vector<std::pair<int, int>> owed = {};  // (microbatch, chunk) of weight parts
     std::size_t paid = 0;
 
     constexpr void forward(int chunk, bool fused = false) {

@@ -1,19 +1,17 @@
-// The exchanges of a pipeline: what its ranks send to each other, and when. They follow from the programs alone.
+// The exchanges of a pipeline: what its ranks send to each other, and when. They follow from its programs.
 //
-// Each message is sent right after the action that makes it, and received in the receiver's gap (the time between two
-// of its actions) that is open at that moment, or else in the first that opens after it. What falls into one gap of a
-// rank is one group. "At that moment" is told by simulate(), with unit costs.
+// Each message is sent right after the action that makes it, and received in the receiver's gap (the time
+// between two of its actions) that is open at that moment, or else in the first that opens after it. What
+// falls into one gap of a rank is one group. "At that moment" is told by simulate(), with unit costs.
 //
-// No such exchange deadlocks, even when every group waits until all its partners are posted. Let a gap last from e to s,
-// where its next action starts. A group G waits for a group H of another rank, and through it for every group K before H
-// on that rank; then s(K) < s(G), so there is no cycle. For H sends at T = e(H) what G receives: s(K) < e(H) = T ≤ s(G),
-// for G's gap is open at T or later. For H receives what G sends at T = e(G): K lies before the gap that is open at T,
-// or before the action that runs at T, so s(K) < T ≤ s(G).
+// No such exchange deadlocks, even when every group waits until all its partners are posted. Let a gap last
+// from e to s, where its next action starts. A group G waits for a group H of another rank, and through it
+// for every group K before H on that rank; then s(K) < s(G), so there is no cycle. For H sends at T = e(H)
+// what G receives: s(K) < e(H) = T ≤ s(G), for G's gap is open at T or later. For H receives what G sends at
+// T = e(G): K lies before the gap that is open at T, or before the action that runs at T, so s(K) < T ≤ s(G).
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <utility>
 #include <vector>
 
 #include <trilith/schedule/action.hpp>
@@ -43,72 +41,77 @@ struct Exchange {
 
 namespace detail {
 
-// What `action` makes for another rank: where it goes, or a peer of −1.
+// What `action` makes for another stage, or a stage of −1.
 struct Delivery {
-  int peer = -1;
-  int chunk = 0;  // of the peer
+  int stage = -1;
   Pass pass = Pass::forward;
 };
 
 constexpr Delivery delivery(const Pipeline& pipeline, int rank, const Action& action) {
-  const bool forward = action.pass == Pass::forward;
-  if (!forward && !computes_input_gradient(action.pass)) return {};
-  const int stage = pipeline.stage(rank, action.chunk) + (forward ? 1 : -1);
-  if (stage < 0 || stage >= pipeline.stages()) return {};
-  const auto [peer, chunk] = pipeline.place_of(stage);
-  if (peer == rank) return {};
-  return {peer, chunk, forward ? Pass::forward : Pass::backward_input};
+  const int stage = pipeline.stage(rank, action.chunk);
+  if (action.pass == Pass::forward) return {stage + 1 < pipeline.stages() ? stage + 1 : -1, Pass::forward};
+  return {computes_input_gradient(action.pass) ? stage - 1 : -1, Pass::backward_input};
+}
+
+// All actions of the pipeline by the time at which they end, equal ones by rank.
+struct Ended {
+  Time time;
+  int rank;
+  int action;
+};
+
+constexpr std::vector<Ended> in_order_of_end(const Simulation& simulation) {
+  std::vector<std::size_t> next(static_cast<std::size_t>(simulation.makespan) + 2, 0);
+  for (const std::vector<Span>& line : simulation.timeline) {
+    for (const Span& span : line) ++next[span.end + 1];
+  }
+  for (std::size_t time = 1; time < next.size(); ++time) next[time] += next[time - 1];
+  std::vector<Ended> ended(next.back(), Ended{});
+  for (int rank = 0; rank < static_cast<int>(simulation.timeline.size()); ++rank) {
+    int action = 0;
+    for (const Span& span : simulation.timeline[rank]) ended[next[span.end]++] = {span.end, rank, action++};
+  }
+  return ended;
 }
 
 }  // namespace detail
 
-// The exchanges of every rank. The programs must run to their end: see Simulation::complete.
-constexpr std::vector<std::vector<Exchange>> exchanges(const Pipeline& pipeline) {
-  const Simulation simulation = simulate(pipeline);
-
-  // Messages in the order in which they are made, so that sends and receives of a pair come in the same order.
-  struct Made {
-    Time time;
-    int rank;
-    int action;
-  };
-  std::vector<Made> made;
-  for (int rank = 0; rank < pipeline.ranks; ++rank) {
-    for (int i = 0; i < static_cast<int>(pipeline.programs[rank].size()); ++i) {
-      made.push_back({simulation.timeline[rank][i].end, rank, i});
-    }
-  }
-  std::sort(made.begin(), made.end(), [](const Made& a, const Made& b) {
-    if (a.time != b.time) return a.time < b.time;
-    return a.rank != b.rank ? a.rank < b.rank : a.action < b.action;
-  });
-
-  std::vector<std::vector<std::vector<Transfer>>> gaps(pipeline.ranks, std::vector<std::vector<Transfer>>{});
-  for (int rank = 0; rank < pipeline.ranks; ++rank) gaps[rank].resize(pipeline.programs[rank].size() + 1);
-  for (const Made& m : made) {
-    const Program& program = pipeline.programs[m.rank];
-    const Action& action = program[m.action];
-    const detail::Delivery to = detail::delivery(pipeline, m.rank, action);
-    if (to.peer < 0) continue;
-    std::size_t after = static_cast<std::size_t>(m.action) + 1;
-    while (program[after - 1].fused_with_next) ++after;
-    gaps[m.rank][after].push_back({Transfer::Kind::send, to.peer, to.pass, action.microbatch, action.chunk});
-
-    const std::vector<Span>& line = simulation.timeline[to.peer];
-    const auto open = std::partition_point(line.begin(), line.end(),
-                                           [&](const Span& span) { return span.start < m.time; });
-    gaps[to.peer][static_cast<std::size_t>(open - line.begin())].push_back(
-        {Transfer::Kind::receive, m.rank, to.pass, action.microbatch, to.chunk});
-  }
-
+// The exchanges of every rank. `simulation`: of the pipeline in unit costs; it must be complete.
+constexpr std::vector<std::vector<Exchange>> exchanges(const Pipeline& pipeline,
+                                                       const Simulation& simulation) {
+  const std::vector<int> positions = pipeline.positions();
   std::vector<std::vector<Exchange>> result(pipeline.ranks, std::vector<Exchange>{});
-  for (int rank = 0; rank < pipeline.ranks; ++rank) {
-    for (std::size_t before = 0; before < gaps[rank].size(); ++before) {
-      if (gaps[rank][before].empty()) continue;
-      result[rank].push_back({static_cast<int>(before), std::move(gaps[rank][before])});
+  std::vector<int> gap(pipeline.ranks, 0);  // per rank: the one that is open now, or opens next
+
+  // Messages are taken in the order in which they are made: each rank's gaps fill in order, and sends and
+  // receives of a pair come in the same order.
+  const auto add = [&](Time now, int rank, const Transfer& transfer) {
+    const std::vector<Span>& line = simulation.timeline[rank];
+    int& before = gap[rank];
+    while (before < static_cast<int>(line.size()) && line[before].start < now) ++before;
+    std::vector<Exchange>& groups = result[rank];
+    if (groups.empty() || groups.back().before != before) {
+      groups.push_back({before, {}});
+      groups.back().transfers.reserve(4);
     }
+    groups.back().transfers.push_back(transfer);
+  };
+  for (int rank = 0; rank < pipeline.ranks; ++rank) result[rank].reserve(pipeline.programs[rank].size() + 1);
+  for (const auto& [time, rank, i] : detail::in_order_of_end(simulation)) {
+    const Action& action = pipeline.programs[rank][i];
+    const detail::Delivery to = detail::delivery(pipeline, rank, action);
+    if (to.stage < 0) continue;
+    const int peer = positions[to.stage] / pipeline.chunks;
+    if (peer == rank) continue;
+    const int chunk = positions[to.stage] % pipeline.chunks;
+    add(time, rank, {Transfer::Kind::send, peer, to.pass, action.microbatch, action.chunk});
+    add(time, peer, {Transfer::Kind::receive, rank, to.pass, action.microbatch, chunk});
   }
   return result;
+}
+
+constexpr std::vector<std::vector<Exchange>> exchanges(const Pipeline& pipeline) {
+  return exchanges(pipeline, simulate(pipeline));
 }
 
 // Those of one rank.

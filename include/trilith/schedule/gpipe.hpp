@@ -5,6 +5,7 @@
 // same order as in every other schedule; the times are the same.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <trilith/schedule/action.hpp>
@@ -17,9 +18,7 @@ struct GPipe {
 
   static constexpr int stage_of(int rank, int /*chunk*/, int /*ranks*/) { return rank; }
 
-  static constexpr int peak_in_flight(int /*rank*/, int /*ranks*/, int microbatches) {
-    return microbatches;
-  }
+  static constexpr int peak_in_flight(int /*rank*/, int /*ranks*/, int microbatches) { return microbatches; }
 
   static constexpr std::int64_t makespan(int ranks, int microbatches) {
     return 3 * (std::int64_t{microbatches} + ranks - 1);
@@ -28,6 +27,7 @@ struct GPipe {
   static constexpr schedule::Program program(int /*rank*/, int /*ranks*/, int microbatches) {
     using enum schedule::Pass;
     schedule::Program actions;
+    actions.reserve(2 * static_cast<std::size_t>(microbatches));
     // 1. Fill: m forwards.
     for (int f = 0; f < microbatches; ++f) actions.push_back({forward, f, 0});
     // 2. Drain: m backwards.

@@ -1,7 +1,8 @@
-// Interleaved 1F1B: each rank holds V chunks, stages r, p + r, 2p + r, …, and so waits for 1/V of a stage's time at
-// each end. It costs V times the messages and more microbatches in flight.
+// Interleaved 1F1B: each rank holds V chunks, stages r, p + r, 2p + r, …, and so waits for 1/V of a stage's
+// time at each end. It costs V times the messages and more microbatches in flight.
 //
-// Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM", SC 2021.
+// Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM",
+// SC 2021.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 
 namespace trilith::inline v0 {
 
-// Microbatches go in groups of N (0: of p) through all chunks of a rank, chunk by chunk; the backwards in the same
-// order with chunks reversed.
+// Microbatches go in groups of N (0: of p) through all chunks of a rank, chunk by chunk; the backwards in the
+// same order with chunks reversed.
 template <int V, int N = 0>
 struct Interleaved {
   static_assert(V >= 1, "Interleaved<V>: a rank holds at least one chunk");
@@ -26,16 +27,35 @@ struct Interleaved {
 
   static constexpr int group(int ranks) { return N == 0 ? ranks : N; }
 
-  static constexpr const char* refusal(int ranks, int microbatches) {
-    const int n = group(ranks);
-    if (ranks < 2) return "Interleaved: one pipeline rank has nothing to interleave; use OneFOneB";
-    if (n < ranks) return "Interleaved: a group must have at least p microbatches, or its first comes back too late";
-    if (microbatches < n) return "Interleaved: there must be at least one whole group of N (or p) microbatches";
-    if (microbatches % n != 0 && microbatches % n < ranks) {
-      return "Interleaved: m must be a multiple of N (or p), or leave a last group of at least p microbatches";
-    }
+// (condition over p ranks, m microbatches and n = N or p; sentence)
+#define TRILITH_INTERLEAVED_CONDITIONS(CONDITION)                                                       \
+  CONDITION(p > 1, "Interleaved: one pipeline rank has nothing to interleave; use OneFOneB")            \
+  CONDITION(n >= p,                                                                                     \
+            "Interleaved: a group must have at least p microbatches, or its first comes back too late") \
+  CONDITION(m >= n, "Interleaved: there must be at least one whole group of N (or p) microbatches")     \
+  CONDITION(m % n == 0 || m % n >= p,                                                                   \
+            "Interleaved: m must be a multiple of N (or p), or leave a last group of at least p "       \
+            "microbatches")
+
+  static constexpr const char* refusal(int p, int m) {
+    const int n = group(p);
+#define TRILITH_REFUSE(condition, sentence) \
+  if (!(condition)) return sentence;
+    TRILITH_INTERLEAVED_CONDITIONS(TRILITH_REFUSE)
+#undef TRILITH_REFUSE
     return nullptr;
   }
+
+  // Does not compile where it refuses.
+  template <int p, int m>
+  struct Accepts {
+    static constexpr int n = group(p);
+#define TRILITH_ASSERT(condition, sentence) static_assert(condition, sentence);
+    TRILITH_INTERLEAVED_CONDITIONS(TRILITH_ASSERT)
+#undef TRILITH_ASSERT
+  };
+
+#undef TRILITH_INTERLEAVED_CONDITIONS
 
   static constexpr int warm_up(int rank, int ranks, int microbatches) {
     return std::min(2 * (ranks - 1 - rank) + (V - 1) * group(ranks), microbatches * V);

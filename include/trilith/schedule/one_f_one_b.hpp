@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include <trilith/schedule/action.hpp>
@@ -32,6 +33,7 @@ struct OneFOneB {
   static constexpr schedule::Program program(int rank, int ranks, int microbatches) {
     using enum schedule::Pass;
     schedule::Program actions;
+    actions.reserve(2 * static_cast<std::size_t>(microbatches));
     int f = 0;  // next microbatch to go forward
     int b = 0;  // next microbatch to go backward
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,13 @@ struct Pipeline {
     return -1;
   }
 
+  // Per stage, where it lies in stage_of.
+  constexpr std::vector<int> positions() const {
+    std::vector<int> found(stage_of.size(), 0);
+    for (std::size_t i = 0; i < stage_of.size(); ++i) found[stage_of[i]] = static_cast<int>(i);
+    return found;
+  }
+
   // (rank, chunk) of a stage.
   constexpr std::pair<int, int> place_of(int stage) const {
     const auto found = std::find(stage_of.begin(), stage_of.end(), stage);
@@ -37,14 +45,20 @@ struct Pipeline {
   }
 };
 
+// Not inlined: into some callers g++ 12 inlines it wrongly under -O3 -march=native, and ranks run the wrong stages.
 template <schedule_policy Policy>
-constexpr Pipeline make_pipeline(int ranks, int microbatches) {
+[[gnu::noinline]] constexpr Pipeline make_pipeline(int ranks, int microbatches) {
   Pipeline pipeline{.ranks = ranks, .chunks = Policy::chunks, .microbatches = microbatches};
+  if constexpr (requires { Policy::programs(ranks, microbatches); }) {
+    pipeline.programs = Policy::programs(ranks, microbatches);
+  }
   for (int rank = 0; rank < ranks; ++rank) {
     for (int chunk = 0; chunk < Policy::chunks; ++chunk) {
       pipeline.stage_of.push_back(Policy::stage_of(rank, chunk, ranks));
     }
-    pipeline.programs.push_back(Policy::program(rank, ranks, microbatches));
+    if constexpr (!requires { Policy::programs(ranks, microbatches); }) {
+      pipeline.programs.push_back(Policy::program(rank, ranks, microbatches));
+    }
     pipeline.promised_peak.push_back(Policy::peak_in_flight(rank, ranks, microbatches));
   }
   return pipeline;

@@ -18,10 +18,12 @@ namespace trilith::inline v0 {
 //                                          promises to hold between their forward and their last backward
 // and, if it has them:
 //   refusal(ranks, microbatches)           a sentence where its conditions don't hold, else null
+//   Accepts<ranks, microbatches>           a template whose static_asserts are the sentences of refusal
 //   makespan(ranks, microbatches)          in unit costs, 0 where no closed form is known
+//   programs(ranks, microbatches)          of all ranks, where it is cheaper to make them together
 template <class P>
 concept schedule_policy = requires(int rank, int ranks, int chunk, int microbatches) {
-  { P::name };
+  P::name;
   { P::chunks } -> std::convertible_to<int>;
   { P::stage_of(rank, chunk, ranks) } -> std::same_as<int>;
   { P::program(rank, ranks, microbatches) } -> std::same_as<schedule::Program>;

@@ -1,16 +1,20 @@
-// What a program would take: each rank runs its actions in order, each as soon as its inputs are there. Messages
-// take their time between ranks and occupy neither. The same constexpr function answers the compiler, a trainer
-// and a picture.
+// What a program would take: each rank runs its actions in order, each as soon as its inputs are there.
+// Messages take their time between ranks and occupy neither. The same constexpr function answers the
+// compiler, a trainer and a picture.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <trilith/core/ratio.hpp>
+#include <trilith/schedule/action.hpp>
 #include <trilith/schedule/pipeline.hpp>
+#include <trilith/schedule/policy.hpp>
 
 namespace trilith::inline v0::schedule {
 
@@ -53,7 +57,8 @@ struct Simulation {
   // Actions of a rank that have run: all, unless the programs wait for each other.
   constexpr int done(int rank) const {
     const std::vector<Span>& line = timeline[rank];
-    return static_cast<int>(std::count_if(line.begin(), line.end(), [](const Span& s) { return s.end > s.start; }));
+    return static_cast<int>(
+        std::count_if(line.begin(), line.end(), [](const Span& s) { return s.end > s.start; }));
   }
 
   // Idle time over all time.
@@ -92,11 +97,8 @@ class Simulator {
         gradient_(cells(), unknown) {
     for (int rank = 0; rank < pipeline.ranks; ++rank) {
       result_.timeline.push_back(std::vector<Span>(pipeline.programs[rank].size(), Span{}));
-      for (int chunk = 0; chunk < pipeline.chunks; ++chunk) rank_of_.push_back(0);
     }
-    for (int stage = 0; stage < pipeline.stages(); ++stage) {
-      rank_of_[stage] = pipeline.place_of(stage).first;
-    }
+    for (const int position : pipeline.positions()) rank_of_.push_back(position / pipeline.chunks);
     result_.busy.assign(pipeline.ranks, 0);
     result_.peak_in_flight.assign(pipeline.ranks, 0);
   }

@@ -33,15 +33,17 @@ struct Slots {
 
 namespace detail {
 
-// A microbatch takes the lowest free place of its chunk at the first of these: an exchange whose transfer `arrives`
-// accepts; an action for which `taken_by` names the chunk (or −1). It leaves it with its last pass.
+// A microbatch takes the lowest free place of its chunk at the first of these: an exchange whose transfer
+// `arrives` accepts; an action for which `taken_by` names the chunk (or −1). It leaves it with its last pass.
 template <class Arrives, class TakenBy>
 constexpr Slots::Places places(const Pipeline& pipeline, int rank, const std::vector<Exchange>& exchanges,
                                Arrives arrives, TakenBy taken_by) {
   const Program& program = pipeline.programs[rank];
   const int m = pipeline.microbatches;
   const std::size_t cells = static_cast<std::size_t>(pipeline.chunks) * m;
-  const auto cell = [&](int chunk, int microbatch) { return static_cast<std::size_t>(chunk * m + microbatch); };
+  const auto cell = [&](int chunk, int microbatch) {
+    return static_cast<std::size_t>(chunk) * m + microbatch;
+  };
   std::vector<std::size_t> last_pass(cells, 0);
   for (std::size_t i = 0; i < program.size(); ++i) {
     last_pass[cell(program[i].chunk, program[i].microbatch)] = i;

@@ -1,10 +1,11 @@
-// ZB-H1: 1F1B with the backward in two parts. The input part alone is what the rank before waits for; the weight
-// part fills the time in which 1F1B waits. A third of 1F1B's bubble at the memory of its first rank.
+// ZB-H1: 1F1B with the backward in two parts. The input part alone is what the rank before waits for; the
+// weight part fills the time in which 1F1B waits. A third of 1F1B's bubble at the memory of its first rank.
 //
 // Qi, Wan, Huang, Lin, "Zero bubble pipeline parallelism", ICLR 2024.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include <trilith/schedule/action.hpp>

@@ -1,10 +1,11 @@
-// ZB-H2: ZB-H1 with up to 2p − 1 microbatches in flight, so that a rank is idle only before its first and after its
-// last action. It pays where the optimizer's step need not wait for the other ranks.
+// ZB-H2: ZB-H1 with up to 2p − 1 microbatches in flight, so that a rank is idle only before its first and
+// after its last action. It pays where the optimizer's step need not wait for the other ranks.
 //
 // Qi, Wan, Huang, Lin, "Zero bubble pipeline parallelism", ICLR 2024.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include <trilith/schedule/action.hpp>

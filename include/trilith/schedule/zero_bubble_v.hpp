@@ -1,12 +1,13 @@
-// ZB-V: each rank holds two stages in a V, r and 2p − 1 − r, with backwards in two parts. No bubble but that of filling
-// the pipeline once, at the memory of 1F1B's first rank on every rank. Rank 0 holds the first stage and the last, so
-// a tied embedding needs no exchange.
+// ZB-V: each rank holds two stages in a V, r and 2p − 1 − r, with backwards in two parts. No bubble but that
+// of filling the pipeline once, at the memory of 1F1B's first rank on every rank. Rank 0 holds the first
+// stage and the last, so a tied embedding needs no exchange.
 //
 // Qi, Wan, Amar, Lin, "Pipeline parallelism with controllable memory", NeurIPS 2024.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -31,21 +32,36 @@ struct ZeroBubbleV {
   }
 
   static constexpr schedule::Program program(int rank, int ranks, int microbatches) {
-    return by_rule(ranks, microbatches) ? rule(rank, ranks, microbatches)
-                                        : earliest(rank, ranks, microbatches);
+    if (by_rule(ranks, microbatches)) return rule(rank, ranks, microbatches);
+    return earliest(ranks, microbatches)[rank];
+  }
+
+  static constexpr std::vector<schedule::Program> programs(int ranks, int microbatches) {
+    if (!by_rule(ranks, microbatches)) return earliest(ranks, microbatches);
+    std::vector<schedule::Program> all;
+    for (int rank = 0; rank < ranks; ++rank) all.push_back(rule(rank, ranks, microbatches));
+    return all;
   }
 
  private:
   static constexpr bool by_rule(int ranks, int microbatches) { return microbatches >= 2 * ranks - 1; }
 
+  // Per chunk, the next microbatch of each kind of pass.
+  struct Next {
+    std::array<int, 2> f = {}, i = {}, w = {};
+  };
+
   // The passes of one rank, each kind ascending by microbatch.
-  struct Passes {
+  struct Passes : Next {
     schedule::Program actions = {};
-    std::array<int, 2> f = {}, i = {}, w = {};  // per chunk: the next microbatch
 
     constexpr void forward(int chunk) { actions.push_back({schedule::Pass::forward, f[chunk]++, chunk}); }
-    constexpr void input(int chunk) { actions.push_back({schedule::Pass::backward_input, i[chunk]++, chunk}); }
-    constexpr void weight(int chunk) { actions.push_back({schedule::Pass::backward_weight, w[chunk]++, chunk}); }
+    constexpr void input(int chunk) {
+      actions.push_back({schedule::Pass::backward_input, i[chunk]++, chunk});
+    }
+    constexpr void weight(int chunk) {
+      actions.push_back({schedule::Pass::backward_weight, w[chunk]++, chunk});
+    }
   };
 
   static constexpr schedule::Program rule(int rank, int ranks, int m) {
@@ -85,19 +101,19 @@ struct ZeroBubbleV {
     return rule.actions;
   }
 
-  // With fewer microbatches than the rule's warm-up takes: whenever a rank is free it runs the first that is ready of
-  // I1 F1 F0 I0 W1 W0, in unit time, with at most 3p in flight. Nothing ends before 6m + p − 1, and for m ≥ p this
-  // does not end later.
-  static constexpr schedule::Program earliest(int rank, int ranks, int m) {
+  // With fewer microbatches than the rule's warm-up takes: whenever a rank is free it runs the first that is
+  // ready of I1 F1 F0 I0 W1 W0, in unit time, with at most 3p in flight. Nothing ends before 6m + p − 1, and
+  // for m ≥ p this does not end later.
+  static constexpr std::vector<schedule::Program> earliest(int ranks, int m) {
     const int stages = 2 * ranks;
     std::vector<Passes> all(ranks, Passes{});
     const auto on = [&](int stage) { return std::min(stage, stages - 1 - stage); };
     const auto chunk = [&](int stage) { return stage < ranks ? 0 : 1; };
     for (int left = 6 * m * ranks; left > 0;) {
-      const std::vector<Passes> before = all;  // what has ended when this unit of time begins
+      const std::vector<Next> before(all.begin(), all.end());  // what has ended when this unit of time begins
       for (int r = 0; r < ranks; ++r) {
         Passes& mine = all[r];
-        const auto had = [&](int stage) -> const Passes& { return before[on(stage)]; };
+        const auto had = [&](int stage) -> const Next& { return before[on(stage)]; };
         const auto forward_ready = [&](int c) {
           const int stage = stage_of(r, c, ranks);
           const int held = mine.f[0] + mine.f[1] - mine.w[0] - mine.w[1];
@@ -126,7 +142,9 @@ struct ZeroBubbleV {
         left -= static_cast<int>(mine.actions.size() - done);
       }
     }
-    return all[rank].actions;
+    std::vector<schedule::Program> programs;
+    for (const Passes& passes : all) programs.push_back(passes.actions);
+    return programs;
   }
 };
 

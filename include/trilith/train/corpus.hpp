@@ -43,13 +43,13 @@ inline void check_tokens(const Corpus& corpus, int vocabulary) {
 inline void check_length(const Corpus& corpus, Index length) {
   const auto check = [&](const std::vector<Token>& tokens, const char* part) {
     if (length > 0 && static_cast<Index>(tokens.size()) > length) return;
-    throw Error(
-        "a sequence of length " + std::to_string(length) + " needs " + std::to_string(length + 1) +
-            " tokens, but the " + part + " part of " + corpus.source + " has " +
-            std::to_string(tokens.size()),
-        length > 0 ? "give a shorter sequence or more data (held-out text that also stands in the training "
-                     "part counts in neither)"
-                   : "give a sequence of at least one token");
+    throw Error("a sequence of length " + std::to_string(length) + " needs " + std::to_string(length + 1) +
+                    " tokens, but the " + part + " part of " + corpus.source + " has " +
+                    std::to_string(tokens.size()),
+                length > 0
+                    ? "give a shorter sequence or more data (held-out text that also stands in the training "
+                      "part counts in neither)"
+                    : "give a sequence of at least one token");
   };
   check(corpus.training, "training");
   check(corpus.validation, "validation");

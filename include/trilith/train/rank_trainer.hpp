@@ -3,20 +3,19 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include <trilith/core/error.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/nn/microbatch.hpp>
 #include <trilith/nn/parameter.hpp>
+#include <trilith/ops/host.hpp>
 #include <trilith/optim/adamw.hpp>
 #include <trilith/optim/gradient_norm.hpp>
 #include <trilith/optim/gradient_reducer.hpp>
@@ -180,14 +179,14 @@ class RankTrainer {
     const schedule::Slots slots = schedule::slots(plan_->pipeline, coordinate_.pipeline, exchanges());
     const bool apart = schedule::splits_backward(plan_->pipeline.programs[coordinate_.pipeline]);
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
-      chunks_[i].stage = std::make_unique<StageOf>(
-          *chunks_[i].model, chunks_[i].range.last, plan_->tokens(),
-          StageSlots{.activations = slots.activations.count[i],
-                     .inputs = slots.inputs.count[i],
-                     .gradients = slots.gradients.count[i],
-                     .output_gradients = slots.output_gradients.count[i],
-                     .apart = apart},
-          memory_);
+      chunks_[i].stage =
+          std::make_unique<StageOf>(*chunks_[i].model, chunks_[i].range.last, plan_->tokens(),
+                                    StageSlots{.activations = slots.activations.count[i],
+                                               .inputs = slots.inputs.count[i],
+                                               .gradients = slots.gradients.count[i],
+                                               .output_gradients = slots.output_gradients.count[i],
+                                               .apart = apart},
+                                    memory_);
     }
   }
 
@@ -304,7 +303,8 @@ class RankTrainer {
   void run_forward(const std::vector<StageOf*>& stages, int microbatches) {
     begin(stages, 1, nullptr);
     const schedule::Pipeline pipeline = schedule::forward_only(plan_->pipeline, microbatches);
-    Executor<StageOf, C>(pipeline, schedule::exchanges(pipeline, coordinate_.pipeline), pipeline_group_, stages)
+    Executor<StageOf, C>(pipeline, schedule::exchanges(pipeline, coordinate_.pipeline), pipeline_group_,
+                         stages)
         .run(stream_);
   }
 

@@ -31,7 +31,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>

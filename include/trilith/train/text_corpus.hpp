@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <trilith/core/error.hpp>
+#include <trilith/core/hash.hpp>
 #include <trilith/train/corpus.hpp>
 #include <trilith/train/mapped_file.hpp>
 
@@ -91,10 +92,9 @@ inline std::size_t held_out_begin(std::string_view text) {
   return cut;
 }
 
-// Hash of the words of `text`, the same however they are spaced (64-bit FNV-1a).
+// Hash of the words of `text`, the same however they are spaced.
 inline std::uint64_t words_hash(std::string_view text) {
-  std::uint64_t hash = 0xCBF29CE484222325u;
-  const auto add = [&](char c) { hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u; };
+  Fnv1a hash;
   bool begun = false;
   bool gap = false;
   for (const char c : text) {
@@ -102,12 +102,12 @@ inline std::uint64_t words_hash(std::string_view text) {
       gap = begun;
       continue;
     }
-    if (gap) add(' ');
-    add(c);
+    if (gap) hash.add(' ');
+    hash.add(c);
     begun = true;
     gap = false;
   }
-  return hash;
+  return hash.value();
 }
 
 // Calls use(run) for every 13 words of `text` in a row, from the first letter to the last.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -20,10 +21,16 @@
 #include <trilith/core/config.hpp>
 #include <trilith/core/error.hpp>
 #include <trilith/core/model_shape.hpp>
+#include <trilith/core/tensor.hpp>
 #include <trilith/nn/layer_config.hpp>
+#include <trilith/parallel/parallelism.hpp>
 #include <trilith/plan/stage_split.hpp>
+#include <trilith/schedule/exchange.hpp>
 #include <trilith/schedule/laws.hpp>
+#include <trilith/schedule/microbatches.hpp>
+#include <trilith/schedule/pipeline.hpp>
 #include <trilith/schedule/policy.hpp>
+#include <trilith/schedule/proof.hpp>
 #include <trilith/train/batch.hpp>
 #include <trilith/train/rank_trainer.hpp>
 #include <trilith/train/safetensors_writer.hpp>
@@ -48,22 +55,30 @@ class Trainer {
   using ShapePolicy = typename Layout::template policy<ModelShapeCategory>;
   static constexpr bool shape_is_constant = requires { ShapePolicy::shape; };
 
+  using MicrobatchesPolicy = typename Layout::template policy<MicrobatchesCategory>;
+  static constexpr bool microbatches_are_constant = requires { MicrobatchesPolicy::count; };
+
   // `world` must have as many ranks as the layout, and outlive the trainer.
   Trainer(const Shape& shape, World& world, TrainerOptions options)
       : Trainer(world, shape, std::move(options)) {
-    static_assert(!shape_is_constant,
-                  "Trainer: the layout's ModelShape<S> already gives the shape; write Trainer{world, options}");
+    static_assert(
+        !shape_is_constant,
+        "Trainer: the layout's ModelShape<S> already gives the shape; write Trainer{world, options}");
   }
 
   // With ModelShape<…> in the layout.
   Trainer(World& world, TrainerOptions options) : Trainer(world, constant_shape(), std::move(options)) {
-    static_assert(shape_is_constant,
-                  "Trainer: the layout does not give the model's shape; write Trainer{shape, world, options} or "
-                  "put ModelShape<S> into the layout");
+    static_assert(
+        shape_is_constant,
+        "Trainer: the layout does not give the model's shape; write Trainer{shape, world, options} or "
+        "put ModelShape<S> into the layout");
   }
 
-  // One step on a global batch of options.batch sequences. Throws, and leaves the weights as they were and the
-  // trainer of use, when the batch is wrong or the loss is not finite.
+  Trainer(const Trainer&) = delete;  // the ranks hold references to its plan
+  Trainer& operator=(const Trainer&) = delete;
+
+  // One step on a global batch of options.batch sequences. Throws, and leaves the weights as they were and
+  // the trainer of use, when the batch is wrong or the loss is not finite.
   StepReport step(const Batch& batch) {
     check_batch(batch, plan_.options.batch);
     const StepReport report =
@@ -140,15 +155,30 @@ class Trainer {
   static constexpr bool shape_fits() {
     if constexpr (shape_is_constant) {
       constexpr bool is_of_the_model = std::is_same_v<decltype(ShapePolicy::shape), const Shape>;
-      static_assert(is_of_the_model,
-                    "ModelShape<S>: S must be a shape of the trainer's model, such as GptShape{.heads = 12} for Gpt");
+      static_assert(
+          is_of_the_model,
+          "ModelShape<S>: S must be a shape of the trainer's model, such as GptShape{.heads = 12} for Gpt");
       if constexpr (is_of_the_model) {
+        // Completing the type runs its assertions. NOLINTNEXTLINE(bugprone-sizeof-expression)
         return sizeof(typename Model::template CheckedShape<ShapePolicy::shape, parallel>) > 0;
       }
     }
     return true;
   }
   static_assert(shape_fits());
+
+  // Whether the compiler has proved the schedule: see schedule/proof.hpp.
+  static constexpr bool schedule_is_proved() {
+    if constexpr (microbatches_are_constant) {
+      constexpr int m = MicrobatchesPolicy::count;
+      static_assert(sizeof(schedule::Conditions<SchedulePolicy, parallel.pipeline, m>) > 0);
+      if constexpr (schedule::provable(parallel.pipeline, m, SchedulePolicy::chunks)) {
+        return sizeof(schedule::Proof<SchedulePolicy, parallel.pipeline, m>) > 0;
+      }
+    }
+    return false;
+  }
+  static constexpr bool proved = schedule_is_proved();
 
   static constexpr Shape constant_shape() {
     if constexpr (shape_is_constant) return ShapePolicy::shape;
@@ -157,9 +187,19 @@ class Trainer {
 
   Trainer(World& world, const Shape& shape, TrainerOptions options)
       : world_(&world), plan_(make_plan(shape, world, std::move(options))), ranks_(world.size()) {
-    run([&](Rank& rank) {
-      ranks_[rank.rank()] = std::make_unique<RankTrainer<Model, Rank>>(plan_, rank);
-    });
+    run([&](Rank& rank) { ranks_[rank.rank()] = std::make_unique<RankTrainer<Model, Rank>>(plan_, rank); });
+  }
+
+  static int microbatches(const TrainerOptions& options) {
+    if constexpr (microbatches_are_constant) {
+      constexpr int m = MicrobatchesPolicy::count;
+      require(options.microbatches == m || options.microbatches == TrainerOptions{}.microbatches,
+              "the layout has Microbatches<" + std::to_string(m) + ">, the options say " +
+                  std::to_string(options.microbatches) + " microbatches",
+              "leave microbatches out of the options");
+      return m;
+    }
+    return options.microbatches;
   }
 
   static TrainerPlan<Model> make_plan(const Shape& shape, const World& world, TrainerOptions options) {
@@ -172,14 +212,15 @@ class Trainer {
             "a sequence of " + std::to_string(options.sequence) + " tokens does not fit the model's " +
                 std::to_string(shape.positions) + " positions",
             "use a shorter sequence or a model with more positions");
+    options.microbatches = microbatches(options);
     microbatch_size(options, parallel);
     if (const char* sentence = schedule::refusal<SchedulePolicy>(parallel.pipeline, options.microbatches)) {
-      throw Error(sentence, "this layout has p=" + std::to_string(parallel.pipeline) + ", this trainer m=" +
-                                std::to_string(options.microbatches));
+      throw Error(sentence, "this layout has p=" + std::to_string(parallel.pipeline) +
+                                ", this trainer m=" + std::to_string(options.microbatches));
     }
     const schedule::Pipeline pipeline =
         schedule::make_pipeline<SchedulePolicy>(parallel.pipeline, options.microbatches);
-    schedule::require_lawful(pipeline, SchedulePolicy::name);
+    if constexpr (!proved) schedule::require_lawful(pipeline, SchedulePolicy::name);
 
     std::vector<int> split = options.layers_per_stage;
     if (split.empty()) split = split_layers(Model::cost(shape, options.sequence), pipeline.stages());
@@ -221,8 +262,7 @@ class Trainer {
   // `sequences`: 0 for any multiple of what goes through at once.
   void check_batch(const Batch& batch, Index sequences) const {
     const Index positions = batch.sequences * batch.length;
-    require(batch.length == plan_.options.sequence &&
-                static_cast<Index>(batch.tokens.size()) == positions &&
+    require(batch.length == plan_.options.sequence && static_cast<Index>(batch.tokens.size()) == positions &&
                 static_cast<Index>(batch.targets.size()) == positions,
             "a batch of " + std::to_string(batch.sequences) + " sequences of " +
                 std::to_string(batch.length) + " tokens, with " + std::to_string(batch.tokens.size()) +
@@ -230,10 +270,10 @@ class Trainer {
             "give sequences of " + std::to_string(plan_.options.sequence) +
                 " tokens, one token and one target for each place");
     const Index multiple = sequences > 0 ? sequences : evaluation_batch();
-    require(sequences > 0 ? batch.sequences == sequences
-                          : batch.sequences > 0 && batch.sequences % multiple == 0,
-            "a batch of " + std::to_string(batch.sequences) + " sequences",
-            (sequences > 0 ? "give " : "give a multiple of ") + std::to_string(multiple));
+    require(
+        sequences > 0 ? batch.sequences == sequences : batch.sequences > 0 && batch.sequences % multiple == 0,
+        "a batch of " + std::to_string(batch.sequences) + " sequences",
+        (sequences > 0 ? "give " : "give a multiple of ") + std::to_string(multiple));
     check_tokens(batch.tokens, 0);
     check_tokens(batch.targets, ignored_target);
   }

@@ -18,17 +18,17 @@
 namespace trilith::inline v0 {
 
 struct TrainerOptions {
-  Index batch = 8;         // sequences of a step, over all data ranks
-  Index sequence = 128;    // tokens of a sequence
-  int microbatches = 1;    // of each data rank, per step
+  Index batch = 8;                         // sequences of a step, over all data ranks
+  Index sequence = 128;                    // tokens of a sequence
+  int microbatches = 1;                    // of each data rank, per step; left out with Microbatches<M>
   std::vector<int> layers_per_stage = {};  // empty: by cost
-  AdamW optimizer = {};    // its learning_rate is set from the schedule
+  AdamW optimizer = {};                    // its learning_rate is set from the schedule
   CosineSchedule learning_rate = {};
-  double clip = 1.0;       // the largest norm of all gradients; 0 does not clip
-  std::uint64_t seed = 0;  // of the initial weights
-  int threads_per_rank = 0;  // 0: the cores of this machine, divided by the ranks
+  double clip = 1.0;              // the largest norm of all gradients; 0 does not clip
+  std::uint64_t seed = 0;         // of the initial weights
+  int threads_per_rank = 0;       // 0: the cores of this machine, divided by the ranks
   Index bucket = Index{1} << 22;  // elements of a gradient bucket
-  bool poison = false;     // fill new memory with NaN, for tests
+  bool poison = false;            // fill new memory with NaN, for tests
 };
 
 struct StepReport {
@@ -59,9 +59,9 @@ inline Index microbatch_size(const TrainerOptions& options, const ParallelShape&
           "each must be at least 1");
   const Index parts = Index{shape.data} * options.microbatches;
   require(options.batch % parts == 0,
-          "a batch of " + std::to_string(options.batch) + " sequences cannot be divided over DP=" +
-              std::to_string(shape.data) + " data ranks and " + std::to_string(options.microbatches) +
-              " microbatches",
+          "a batch of " + std::to_string(options.batch) +
+              " sequences cannot be divided over DP=" + std::to_string(shape.data) + " data ranks and " +
+              std::to_string(options.microbatches) + " microbatches",
           "make the batch a multiple of " + std::to_string(parts));
   return options.batch / parts;
 }

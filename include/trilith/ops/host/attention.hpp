@@ -16,6 +16,7 @@
 #include <trilith/device/host.hpp>
 #include <trilith/ops/attention.hpp>
 #include <trilith/ops/host/attention_tiles.hpp>
+#include <trilith/ops/host/simd.hpp>
 #include <trilith/ops/host/tile_gemm.hpp>
 
 namespace trilith::inline v0::ops {

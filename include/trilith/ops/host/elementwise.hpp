@@ -118,12 +118,13 @@ inline void scale(const Host::Stream& stream, float factor, Vector<float> y) {
   });
 }
 
+// y = value
 inline void fill(const Host::Stream& stream, Vector<float> y, float value) {
   parallel::elements(stream, y.size(),
                      [&](Index first, Index last) { std::fill_n(&y(first), last - first, value); });
 }
 
-// The two must not overlap.
+// to = from; the two must not overlap.
 inline void copy(const Host::Stream& stream, Vector<const float> from, Vector<float> to) {
   parallel::elements(stream, to.size(),
                      [&](Index first, Index last) { std::copy_n(&from(first), last - first, &to(first)); });

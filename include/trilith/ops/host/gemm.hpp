@@ -37,10 +37,9 @@ inline void gemm(const Host::Stream& stream, Transpose transpose_a, Matrix<const
   const Index inner = a.extent(transpose_a == Transpose::no ? 1 : 0);
   if (rows == 0 || columns == 0) return;
   omp_set_num_threads(stream.threads());  // oneDNN takes the calling thread's team size
-  const dnnl_status_t status = dnnl_sgemm(
-      detail::letter(transpose_a), detail::letter(transpose_b), rows, columns, inner, 1.0f,
-      a.data(), a.stride(0), b.data(), b.stride(0), accumulate == Accumulate::yes ? 1.0f : 0.0f,
-      c.data(), c.stride(0));
+  const dnnl_status_t status = dnnl_sgemm(detail::letter(transpose_a), detail::letter(transpose_b), rows,
+                                          columns, inner, 1.0f, a.data(), a.stride(0), b.data(), b.stride(0),
+                                          accumulate == Accumulate::yes ? 1.0f : 0.0f, c.data(), c.stride(0));
   if (status != dnnl_success) {
     throw Error("oneDNN refused a matrix product of " + std::to_string(rows) + " × " +
                     std::to_string(columns) + " × " + std::to_string(inner) + " (status " +

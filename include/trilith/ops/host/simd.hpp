@@ -1,6 +1,7 @@
 // Sixteen floats at a time, by the compilers' vector extensions: one source for every CPU, no intrinsics.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -15,14 +16,18 @@ inline constexpr Index lanes = 16;
 using Floats __attribute__((vector_size(64))) = float;
 using Ints __attribute__((vector_size(64))) = std::int32_t;
 
-inline Floats broadcast(float x) { return x - Floats{}; }
+inline Floats broadcast(float x) {
+  return x - Floats{};
+}
 
 inline Floats load(const float* from) {
   Floats x;
   std::memcpy(&x, from, sizeof x);
   return x;
 }
-inline void store(float* to, Floats x) { std::memcpy(to, &x, sizeof x); }
+inline void store(float* to, Floats x) {
+  std::memcpy(to, &x, sizeof x);
+}
 
 // The first `count` (≤ lanes) floats; the other lanes are `fill`.
 inline Floats load_first(const float* from, Index count, float fill = 0) {
@@ -34,9 +39,15 @@ inline void store_first(float* to, Floats x, Index count) {
   std::memcpy(to, &x, static_cast<std::size_t>(count) * sizeof(float));
 }
 
-inline Floats select(Ints condition, Floats yes, Floats no) { return condition ? yes : no; }
-inline Floats max(Floats a, Floats b) { return a > b ? a : b; }
-inline Floats min(Floats a, Floats b) { return a < b ? a : b; }
+inline Floats select(Ints condition, Floats yes, Floats no) {
+  return condition ? yes : no;
+}
+inline Floats max(Floats a, Floats b) {
+  return a > b ? a : b;
+}
+inline Floats min(Floats a, Floats b) {
+  return a < b ? a : b;
+}
 
 // Sums of lanes are folded in halves: the order is fixed, so results repeat.
 inline float sum(Floats x) {
@@ -57,7 +68,9 @@ inline float max(Floats x) {
 }
 
 // 0, 1, 2, …: the number of each lane.
-inline Ints lane_numbers() { return Ints{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; }
+inline Ints lane_numbers() {
+  return Ints{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+}
 
 // Transposes a block of `lanes` rows. Of the eight bits of an element's address, four are the row's and four
 // the lane's. Interleaving row i with row i + 8 rotates them by one, so four rounds swap row and lane.
@@ -75,9 +88,9 @@ inline void transpose(Floats (&rows)[lanes]) {
   }
 }
 
-// e^x for −86.6 ≤ x ≤ 88.7; anything else, NaN too, gives nonsense. x = n·ln 2 + r with |r| ≤ ln 2 / 2; e^r by
-// its Taylor polynomial of degree 7 (truncation below 6e-9). In this range 2^n · e^r is a normal number, so n is
-// added to the exponent that e^r has. Relative error at most 2 units in the last place.
+// e^x for −86.6 ≤ x ≤ 88.7; anything else, NaN too, gives nonsense. x = n·ln 2 + r with |r| ≤ ln 2 / 2; e^r
+// by its Taylor polynomial of degree 7 (truncation below 6e-9). In this range 2^n · e^r is a normal number,
+// so n is added to the exponent that e^r has. Relative error at most 2 units in the last place.
 inline Floats exp_bounded(Floats x) {
   constexpr float log2_e = 1.44269504088896341f;
   constexpr float ln2_high = 0.693145751953125f;  // 15 bits: n · ln2_high is exact
@@ -157,7 +170,8 @@ inline Floats fold_vectors(Index count, Floats neutral, Combine&& combine, Term&
 // The sum over [0, count) of term(i, width), which is 0 in lanes past the end.
 template <class Term>
 inline Floats sum_vectors(Index count, Term&& term) {
-  return fold_vectors(count, Floats{}, [](Floats x, Floats y) { return x + y; }, term);
+  return fold_vectors(
+      count, Floats{}, [](Floats x, Floats y) { return x + y; }, term);
 }
 
 }  // namespace trilith::inline v0::ops::simd

@@ -60,6 +60,8 @@ inline void unroll(Body body) {
   (std::make_integer_sequence<Index, Count>{});
 }
 
+// One block of row_block rows and `Vectors` vectors of multiply().
+//
 // Not inlined: in a large function its addresses would compete for registers, at the cost of up to a quarter
 // of its rate.
 template <Accumulate Sum, Index Vectors, Contiguous Order>
@@ -118,6 +120,7 @@ inline void pack_rows(Matrix<const float> from, float factor, float* to, Index s
   }
 }
 
+// to = the first columns of rows of `stride` floats, as pack_rows lays them out.
 inline void unpack_rows(const float* from, Index stride, Matrix<float> to) {
   const Index columns = to.extent(1);
   for (Index row = 0; row < to.extent(0); ++row) {
