@@ -51,12 +51,11 @@ struct Config {
   static_assert((policy<Policies> && ...),
                 "Config: every argument must be a policy, such as Parallelism<TP, PP, DP>, "
                 "Schedule<OneFOneB> or Device<Host>");
-  static_assert(
-      ((!policy<Policies> ||
-        detail::times_given<typename detail::CategoryOf<Policies>::type, Policies...> == 1) &&
-       ...),
-      "Config: a category of policy was given twice; give each of Parallelism, Schedule, "
-      "Microbatches, Attention, Device, Precision and ModelShape at most once");
+  static_assert(((!policy<Policies> ||
+                  detail::times_given<typename detail::CategoryOf<Policies>::type, Policies...> == 1) &&
+                 ...),
+                "Config: a category of policy was given twice; give each of Parallelism, Schedule, "
+                "Microbatches, Attention, Device, Precision and ModelShape at most once");
 
   template <class Category>
   using policy = typename detail::Find<Category, Policies...>::type;

@@ -1,7 +1,6 @@
 // The figures of a timeline as JSON.
 #pragma once
 
-#include <cstddef>
 #include <string>
 
 #include <nlohmann/json.hpp>
