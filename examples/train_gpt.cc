@@ -180,6 +180,8 @@ void run(const TrainGptOptions& options) {
     const std::filesystem::path folder = std::filesystem::path(options.save).parent_path();
     require(folder.empty() || std::filesystem::is_directory(folder),
             "--save " + options.save + ": there is no folder " + folder.string(), "make it first");
+    require(!std::filesystem::is_directory(options.save), "--save " + options.save + " is a folder",
+            "give a file in it");
   }
   std::optional<Gpt2Checkpoint> checkpoint;
   if (!options.init.empty()) {

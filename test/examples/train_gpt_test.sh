@@ -107,6 +107,8 @@ refuses "hidden cannot be split over the heads" "$train_gpt" --data text.txt --h
 refuses "layers cannot be split over PP" "$train_gpt" --data text.txt --layers 1
 refuses "the given split has 2 stages and 5 layers" "$train_gpt" --data text.txt --layers-per-stage 2,3
 refuses "there is no folder nowhere" "$train_gpt" --data text.txt --save nowhere/model.safetensors
+mkdir -p a_folder
+refuses "--save a_folder is a folder" "$train_gpt" --data text.txt --save a_folder
 refuses "--init takes the model from the checkpoint" "$train_gpt" --data text.txt --init model.safetensors --layers 3
 refuses "none.safetensors" "$train_gpt" --data text.txt --init none.safetensors
 head -c 2000 model.safetensors > cut.safetensors

@@ -159,7 +159,7 @@ class Trainer {
           is_of_the_model,
           "ModelShape<S>: S must be a shape of the trainer's model, such as GptShape{.heads = 12} for Gpt");
       if constexpr (is_of_the_model) {
-        // Completing the type runs its assertions. NOLINTNEXTLINE(bugprone-sizeof-expression)
+        // Completing the type runs its assertions.
         return sizeof(typename Model::template CheckedShape<ShapePolicy::shape, parallel>) > 0;
       }
     }
