@@ -290,6 +290,20 @@ TEST(ThreadWorld, ADroppedHandleIsAnError) {
   EXPECT_THAT(message, HasSubstr("was dropped by a member"));
 }
 
+TEST(ThreadWorld, AGroupHasRanksOfTheWorldOnceEach) {
+  for (const std::vector<int>& members : {std::vector{0, 7}, std::vector{0, -1}, std::vector{0, 0}}) {
+    ThreadWorld world(1);
+    EXPECT_THAT(message_of(world, [&](ThreadRank& self) { self.group("odd", members); }),
+                HasSubstr("give each rank of the world at most once"));
+  }
+}
+
+TEST(ThreadWorld, ARunWithinARunIsAnError) {
+  ThreadWorld world(2);
+  EXPECT_THAT(message_of(world, [&](ThreadRank&) { world.run([](ThreadRank&) {}); }),
+              HasSubstr("while a run of this world is on"));
+}
+
 TEST(ThreadWorld, AGroupMustContainTheRankThatAsksForIt) {
   ThreadWorld world(2);
   EXPECT_THAT(message_of(world, [](ThreadRank& self) { self.group("other", {1 - self.rank()}); }),

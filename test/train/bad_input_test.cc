@@ -156,6 +156,29 @@ class StoppedStep : public testing::Test {
   }
 };
 
+TEST_F(StoppedStep, AnEvaluationThatIsNotANumber) {
+  const auto trainer = make_trainer(layout, shape, options_for(batch(), 2));
+  for (const Parameter& p : trainer->parameters(0)) {
+    if (p.spec.name.ends_with("mlp.c_fc.weight")) p.value(3) = std::nanf("");
+  }
+  EXPECT_THAT(error_of([&] { trainer->evaluate({batch()}); }), HasSubstr("the loss of the evaluation is"));
+}
+
+TEST(Options, AreFiniteNumbersInTheirRange) {
+  const double nan = std::nan("");
+  const auto said = [](auto change) {
+    TrainerOptions options;
+    change(options);
+    return error_of([&] { check(options); });
+  };
+  EXPECT_EQ(said([](TrainerOptions&) {}), "");
+  EXPECT_THAT(said([&](TrainerOptions& o) { o.learning_rate.peak = nan; }), HasSubstr("the learning rate"));
+  EXPECT_THAT(said([](TrainerOptions& o) { o.clip = -1; }), HasSubstr("clip"));
+  EXPECT_THAT(said([](TrainerOptions& o) { o.bucket = 0; }), HasSubstr("a gradient bucket of 0"));
+  EXPECT_THAT(said([](TrainerOptions& o) { o.threads_per_rank = 100000; }), HasSubstr("100000 threads"));
+  EXPECT_THAT(said([](TrainerOptions& o) { o.batch = Index{1} << 61; }), HasSubstr("neither may be above"));
+}
+
 TEST_F(StoppedStep, ABatchWithoutAValidToken) {
   const auto trainer = make_trainer(layout, shape, options_for(batch(), 2));
   Batch bad = batch();

@@ -2,7 +2,9 @@
 // examples and single machines use; a world of processes has the same members.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -34,6 +36,14 @@ class ThreadRank {
 
   // The communicator of these ranks of the world. Every member must ask for it.
   communicator group(const std::string& name, const std::vector<int>& members) {
+    std::vector<bool> seen(static_cast<std::size_t>(size_), false);
+    for (const int member : members) {
+      require(member >= 0 && member < size_ && !seen[static_cast<std::size_t>(member)],
+              "group " + name + " has the member " + std::to_string(member) + " in a world of " +
+                  std::to_string(size_) + " ranks",
+              "give each rank of the world at most once");
+      seen[static_cast<std::size_t>(member)] = true;
+    }
     return {*hub_, ledger_, name, members, rank_};
   }
 
@@ -81,6 +91,8 @@ class ThreadWorld {
   // afterwards. Not to be called from a rank.
   void run(const std::function<void(ThreadRank&)>& task) {
     require(!hub_.failed(), "this world has failed: " + hub_.failure(), "make a new world");
+    require(!busy_.exchange(true), "run() was called while a run of this world is on",
+            "call it from outside the ranks, one at a time");
     for (int rank = 0; rank < size(); ++rank) hub_.enter(rank);
     std::unique_lock lock(mutex_);
     task_ = &task;
@@ -90,6 +102,7 @@ class ThreadWorld {
     changed_.notify_all();
     finished_.wait(lock, [&] { return running_ == 0; });
     task_ = nullptr;
+    busy_ = false;
     if (first_failure_) std::rethrow_exception(first_failure_);
   }
 
@@ -148,6 +161,7 @@ class ThreadWorld {
   const std::function<void(ThreadRank&)>* task_ = nullptr;
   std::int64_t round_ = 0;
   int running_ = 0;
+  std::atomic<bool> busy_ = false;  // a run is on
   bool stopping_ = false;
   bool failed_ = false;
   std::exception_ptr first_failure_;

@@ -111,6 +111,8 @@ class Trainer {
       }
     });
     require(valid > 0, "there is no valid token to evaluate on", "give a longer text");
+    require(std::isfinite(loss), "the loss of the evaluation is " + std::to_string(loss),
+            "the weights are of no use; train from an earlier checkpoint with a lower learning rate");
     return loss / valid;
   }
 
@@ -213,6 +215,7 @@ class Trainer {
                 std::to_string(shape.positions) + " positions",
             "use a shorter sequence or a model with more positions");
     options.microbatches = microbatches(options);
+    check(options);
     microbatch_size(options, parallel);
     if (const char* sentence = schedule::refusal<SchedulePolicy>(parallel.pipeline, options.microbatches)) {
       throw Error(sentence, "this layout has p=" + std::to_string(parallel.pipeline) +

@@ -51,6 +51,28 @@ struct MemoryReport {
   std::size_t peak = 0;         // of everything that was ever allocated at once
 };
 
+// Throws where a number is out of its range.
+inline void check(const TrainerOptions& options) {
+  const auto require_number = [](double value, const char* name) {
+    require(std::isfinite(value) && value >= 0, std::string(name) + " is " + std::to_string(value),
+            "give a finite number that is not negative");
+  };
+  require_number(options.learning_rate.peak, "the learning rate");
+  require_number(options.learning_rate.least, "the least learning rate");
+  require_number(options.clip, "the largest norm of the gradients (clip)");
+  require_number(options.optimizer.weight_decay, "the weight decay");
+  constexpr Index most = Index{1} << 31;
+  require(options.batch <= most && options.sequence <= most,
+          "batch=" + std::to_string(options.batch) + ", sequence=" + std::to_string(options.sequence),
+          "neither may be above 2^31");
+  require(options.bucket > 0, "a gradient bucket of " + std::to_string(options.bucket) + " elements",
+          "give at least 1");
+  constexpr int most_threads = 1024;
+  require(options.threads_per_rank >= 0 && options.threads_per_rank <= most_threads,
+          std::to_string(options.threads_per_rank) + " threads for each rank",
+          "give 0 for cores / ranks, or at most " + std::to_string(most_threads));
+}
+
 // Sequences of one microbatch. Throws where the batch does not divide.
 inline Index microbatch_size(const TrainerOptions& options, const ParallelShape& shape) {
   require(options.batch > 0 && options.sequence > 0 && options.microbatches > 0,
