@@ -32,15 +32,17 @@ layout_flag = rule(
     build_setting = config.string(flag = True),
 )
 
+_SCHEDULES = ["GPipe", "OneFOneB", "Interleaved", "ZeroBubbleH1", "ZeroBubbleH2", "ZeroBubbleV", "DualPipeV"]
+
 def _schedule_flag_impl(ctx):
     value = ctx.build_setting_value
     name = value.split("<")[0]
-    if not name or name[0].isdigit() or not name.replace("_", "").isalnum():
-        fail("--%s=%s: a schedule is the name of a policy, such as OneFOneB or GPipe" % (ctx.label, value))
+    if name not in _SCHEDULES or (name == "Interleaved") != value.endswith(">"):
+        fail("--%s=%s: choose one of %s; Interleaved with its chunks, as Interleaved<2>" % (ctx.label, value, ", ".join(_SCHEDULES)))
     return _defines({"SCHEDULE": value})
 
 schedule_flag = rule(
     implementation = _schedule_flag_impl,
-    doc = "The name of a schedule; dependents see it as TRAIN_GPT_SCHEDULE.",
+    doc = "The name of one of the library's schedules; dependents see it as TRAIN_GPT_SCHEDULE.",
     build_setting = config.string(flag = True),
 )

@@ -257,6 +257,8 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     run(options);
+    require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0, "the output could not be written",
+            "make room where it goes");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "draw_schedule: %s\n", error.what());
     return EXIT_FAILURE;

@@ -64,10 +64,19 @@ void print_plan(const GptTrainer& trainer, const GptShape& shape, const Corpus& 
               corpus.training.size(), corpus.validation.size());
 }
 
+// m:ss, h:mm:ss, or days.
 std::string clock_time(double seconds) {
-  const int whole = static_cast<int>(std::lround(seconds));
   char text[32];
-  std::snprintf(text, sizeof text, "%d:%02d", whole / 60, whole % 60);
+  if (seconds < 100 * 3600) {
+    const int whole = static_cast<int>(std::lround(seconds));
+    if (whole < 3600) {
+      std::snprintf(text, sizeof text, "%d:%02d", whole / 60, whole % 60);
+    } else {
+      std::snprintf(text, sizeof text, "%d:%02d:%02d", whole / 3600, whole / 60 % 60, whole % 60);
+    }
+  } else {
+    std::snprintf(text, sizeof text, "%.0f d", seconds / (24 * 3600));
+  }
   return text;
 }
 
@@ -166,9 +175,20 @@ void show_sample(GptTrainer& trainer, const TrainGptOptions& options, const Corp
   std::printf("\n");
 }
 
+// A prompt is read as bytes.
+void check_prompt(const std::string& prompt, int vocabulary) {
+  for (const unsigned char byte : prompt) {
+    require(byte < vocabulary,
+            "the prompt has the byte " + std::to_string(byte) + ", outside the model's vocabulary of " +
+                std::to_string(vocabulary),
+            "give a prompt of bytes that the model knows");
+  }
+}
+
 void print_ledger(const Ledger& ledger) {
-  std::printf("\nrank 0 has communicated:\n%-10s %-14s %14s %10s %16s\n", "group", "collective",
-              "bytes a call", "calls", "bytes sent");
+  std::printf(
+      "\nrank 0 has communicated, in training, validation and sampling:\n%-10s %-14s %14s %10s %16s\n",
+      "group", "collective", "bytes a call", "calls", "bytes sent");
   for (const auto& [key, entry] : ledger.entries()) {
     std::printf("%-10s %-14s %14ld %10ld %16.0f\n", key.group.c_str(), name_of(key.kind),
                 static_cast<long>(key.bytes_per_call), static_cast<long>(entry.calls), entry.bytes_on_wire);
@@ -176,13 +196,6 @@ void print_ledger(const Ledger& ledger) {
 }
 
 void run(const TrainGptOptions& options) {
-  if (!options.save.empty()) {
-    const std::filesystem::path folder = std::filesystem::path(options.save).parent_path();
-    require(folder.empty() || std::filesystem::is_directory(folder),
-            "--save " + options.save + ": there is no folder " + folder.string(), "make it first");
-    require(!std::filesystem::is_directory(options.save), "--save " + options.save + " is a folder",
-            "give a file in it");
-  }
   std::optional<Gpt2Checkpoint> checkpoint;
   if (!options.init.empty()) {
     require(!options.describes_model(), "--init takes the model from the checkpoint",
@@ -195,10 +208,12 @@ void run(const TrainGptOptions& options) {
   const Corpus corpus = load_corpus(options.data);
   check_tokens(corpus, shape.vocabulary);
   check_length(corpus, options.trainer.sequence);
+  check_prompt(options.prompt, shape.vocabulary);
 
   ThreadWorld world(GptTrainer::parallel.world());
   GptTrainer trainer(shape, world, options.trainer);
   if (checkpoint) trainer.load(*checkpoint);
+  if (!options.save.empty()) trainer.check_save(options.save);
 
   print_plan(trainer, shape, corpus);
   train(trainer, options, corpus);
@@ -224,6 +239,8 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     run(options);
+    require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0, "the output could not be written",
+            "make room where it goes");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "train_gpt: %s\n", error.what());
     return EXIT_FAILURE;

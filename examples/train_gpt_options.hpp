@@ -52,9 +52,9 @@ struct TrainGptOptions {
     app.add_option("--layers-per-stage", trainer.layers_per_stage, "for example 7,5 [split by cost]")
         ->delimiter(',');
 
-    app.add_option("--init", init, "start from the weights of this safetensors file");
-    app.add_option("--save", save, "write the trained weights to this safetensors file");
-    app.add_option("--metrics", metrics, "write a line of JSON for each step to this file");
+    add_file(app, "--init", init, "start from the weights of this safetensors file");
+    add_file(app, "--save", save, "write the trained weights to this safetensors file");
+    add_file(app, "--metrics", metrics, "write a line of JSON for each step to this file");
     app.add_option("--prompt", prompt, "text that the sample continues [held-out text]");
     add(app, "--sample", sample, "tokens of the sample; 0 for none");
     add(app, "--temperature", temperature, "of the sample; 0 takes the likeliest token");
@@ -68,6 +68,12 @@ struct TrainGptOptions {
   static void add(CLI::App& app, const char* name, T& value, const char* text) {
     app.add_option(name, value, text)->capture_default_str()->check([](const std::string& given) {
       return given.starts_with('-') ? "must not be negative, but is " + given : "";
+    });
+  }
+
+  static void add_file(CLI::App& app, const char* name, std::string& file, const char* text) {
+    app.add_option(name, file, text)->check([](const std::string& given) {
+      return given.empty() ? "must name a file" : "";
     });
   }
 

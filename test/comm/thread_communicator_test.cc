@@ -1,11 +1,17 @@
 // The thread communicator: what each collective does, on any group, in any order of arrival, and how a world
 // ends when a rank does not do its part.
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <string>
@@ -182,6 +188,25 @@ TEST(ThreadCommunicator, MessagesOfAPairArriveInTheOrderSent) {
   });
 }
 
+// Of any number of bytes, whatever the slices; what lies behind a message is left alone.
+TEST(ThreadCommunicator, MessagesOfAnyNumberOfBytesArriveWhole) {
+  ThreadWorld world(2);
+  world.run([](ThreadRank& self) {
+    const Host::Stream stream;
+    auto group = self.group("pair", {0, 1});
+    for (const std::size_t bytes : {1, 2, 3, 5, 65535, 65537, 131071, 200003}) {
+      std::vector<char> data(bytes + 1, 'x');
+      if (self.rank() == 0) {
+        for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<char>(i * i % 101);
+      }
+      const Vector<char> message{data.data(), {static_cast<Index>(bytes)}};
+      (self.rank() == 0 ? group.send(stream, 1, message) : group.receive(stream, 0, message)).wait(stream);
+      for (std::size_t i = 0; i < bytes; ++i) ASSERT_EQ(data[i], static_cast<char>(i * i % 101)) << bytes;
+      EXPECT_EQ(data[bytes], 'x');
+    }
+  });
+}
+
 TEST(ThreadCommunicator, OperationsProceedWhileAMemberComputes) {
   ThreadWorld world(2);
   std::atomic<bool> first_is_done = false;
@@ -287,7 +312,56 @@ TEST(ThreadWorld, ADroppedHandleIsAnError) {
     while (!dropped) std::this_thread::yield();
     group.all_reduce(stream, view(x)).wait(stream);
   });
-  EXPECT_THAT(message, HasSubstr("was dropped by a member"));
+  EXPECT_THAT(message, HasSubstr("was dropped by rank 1"));
+}
+
+// Rank 0 gives up a wait; that must not count as waiting while it computes and rank 1 waits for it.
+TEST(ThreadWorld, AWaitThatWasGivenUpIsNoDeadlock) {
+  ThreadWorld world(3);
+  std::atomic<bool> given_up = false;
+  const std::string message = message_of(world, [&](ThreadRank& self) {
+    const Host::Stream stream;
+    if (self.rank() == 2) return;  // never takes part in the all_reduce
+    auto all = self.group("all", all_ranks(3));
+    auto pair = self.group("pair", {0, 1});
+    std::vector<float> x(1);
+    if (self.rank() == 0) {
+      EXPECT_THROW(all.all_reduce(stream, view(x)).wait(stream), Error);
+      given_up = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that rank 0 waits already
+      { ThreadHandle dropped = all.all_reduce(stream, view(x)); }
+      while (!given_up) std::this_thread::yield();
+    }
+    pair.barrier(stream).wait(stream);
+  });
+  EXPECT_EQ(message, "no error");
+}
+
+TEST(ThreadWorld, AThreadThatCannotBeStartedEndsThoseThatWere) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need address space without a limit";
+#endif
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto start_with_little_memory = [] {
+    // Room for some stacks, not for all.
+    std::ifstream statm("/proc/self/statm");
+    rlim_t pages = 0;
+    statm >> pages;
+    const rlim_t most = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (rlim_t{96} << 20);
+    const rlimit limit{most, most};
+    ::setrlimit(RLIMIT_AS, &limit);
+    try {
+      ThreadWorld world(512);
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      std::_Exit(3);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(start_with_little_memory(), testing::ExitedWithCode(3),
+              "the thread of rank [0-9]+ in a world of 512 ranks cannot be started");
 }
 
 TEST(ThreadWorld, AGroupHasRanksOfTheWorldOnceEach) {

@@ -56,7 +56,15 @@ using Layout = Config<>;
 #define SHAPE_IS_CONSTANT
 #endif
 
-#ifdef SHAPE_IS_CONSTANT
+#ifdef MORE_RANKS_THAN_CAN_BE_COUNTED
+using Layout = Config<Parallelism<65536, 65536, 1>>;
+#endif
+
+#ifdef WORLD_OF_INT
+void train(int world) {
+  Trainer<Gpt, Config<>, int> trainer{GptShape{}, world, TrainerOptions{}};
+}
+#elif defined(SHAPE_IS_CONSTANT)
 void train(ThreadWorld& world) {
   Trainer<Gpt, Layout> trainer{world, TrainerOptions{}};
 }

@@ -31,6 +31,10 @@ TEST(Error, NamesTheFirstPlaceOnly) {
   EXPECT_STREQ(inner.at("the trainer").what(), "rank 1: problem; remedy");
 }
 
+TEST(Error, ShowsControlCharactersAsNumbers) {
+  EXPECT_STREQ(Error("tensor \x1B[2Jé\n\x7F", "rename it").what(), "tensor \\x1B[2Jé\\x0A\\x7F; rename it");
+}
+
 TEST(Error, IsCaughtAsAStandardException) {
   static_assert(std::is_base_of_v<std::runtime_error, Error>);
   EXPECT_THROW(throw Error("problem", "remedy"), std::exception);

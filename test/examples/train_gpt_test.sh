@@ -106,9 +106,18 @@ refuses "heads cannot be split over TP" "$train_gpt" --data text.txt --heads 1 -
 refuses "hidden cannot be split over the heads" "$train_gpt" --data text.txt --heads 6 --hidden 32
 refuses "layers cannot be split over PP" "$train_gpt" --data text.txt --layers 1
 refuses "the given split has 2 stages and 5 layers" "$train_gpt" --data text.txt --layers-per-stage 2,3
-refuses "there is no folder nowhere" "$train_gpt" --data text.txt --save nowhere/model.safetensors
+# Before any training, which takes far longer than refuses() waits.
+long=(--data text.txt --steps 1000000)
+refuses "cannot save nowhere/model.safetensors: its folder nowhere cannot be used" \
+  "$train_gpt" "${long[@]}" --save nowhere/model.safetensors
 mkdir -p a_folder
-refuses "--save a_folder is a folder" "$train_gpt" --data text.txt --save a_folder
+refuses "cannot save a_folder: it is a folder" "$train_gpt" "${long[@]}" --save a_folder
+refuses "File name too long" "$train_gpt" "${long[@]}" --save "$(printf %0300d 0)"
+refuses "the prompt has the byte 126, outside the model's vocabulary of 123" \
+  "$train_gpt" "${long[@]}" --vocabulary 123 --prompt "about ~"
+refuses "--init: must name a file" "$train_gpt" "${long[@]}" --init ""
+refuses "cannot allocate" "$train_gpt" "${long[@]}" --layers 60000 --hidden 8192
+refuses "at most 2^16 layers" "$train_gpt" "${long[@]}" --layers 2147483647
 refuses "--init takes the model from the checkpoint" "$train_gpt" --data text.txt --init model.safetensors --layers 3
 refuses "none.safetensors" "$train_gpt" --data text.txt --init none.safetensors
 head -c 2000 model.safetensors > cut.safetensors
@@ -119,6 +128,12 @@ refuses "the loss of step" "$train_gpt" --data text.txt "${tiny[@]}" --steps 50 
 refuses "--steps = many" "$train_gpt" --steps many
 refuses "must not be negative" "$train_gpt" --batch -8
 refuses "--no-such-option" "$train_gpt" --no-such-option
+
+# What could not be printed is not passed over.
+if [ -w /dev/full ]; then
+  "$train_gpt" --data text.txt "${tiny[@]}" --steps 1 --sample 0 > /dev/full 2> err.txt && fail "status 0 on a full disk"
+  expect 'the output could not be written' err.txt
+fi
 
 # A save that fails leaves the old file whole.
 if [ "$(id -u)" -ne 0 ]; then

@@ -54,6 +54,15 @@ TEST(BadShape, IsRefusedWithItsNumbers) {
               AllOf(HasSubstr("vocabulary cannot be split over TP"), HasSubstr("vocabulary=3, TP=4")));
 }
 
+// At once, instead of running out of memory.
+TEST(BadShape, TooLargeForTheMachineIsRefused) {
+  const auto said = [](const GptShape& shape) { return refusal({1, 1, 1}, shape, options_for(batch(), 2)); };
+  EXPECT_THAT(said({.layers = 2147483647, .hidden = 20, .heads = 4, .positions = 12, .vocabulary = 37}),
+              AllOf(HasSubstr("at most 2^16 layers"), HasSubstr("layers=2147483647")));
+  EXPECT_THAT(said({.layers = 2, .hidden = 1 << 18, .heads = 4, .positions = 12, .vocabulary = 37}),
+              HasSubstr("cannot allocate "));
+}
+
 TEST(BadOptions, AreRefusedWithTheirNumbers) {
   const auto said = [](auto change, std::optional<int> ranks = {}) {
     TrainerOptions options = options_for(batch(), 2);
@@ -120,6 +129,9 @@ TEST_F(BadBatch, OfAnotherSizeIsRefused) {
   EXPECT_THAT(error_of([&] { trainer_->evaluate({reference::random_batch(shape, 6, 11, 1)}); }),
               AllOf(HasSubstr("a batch of 6 sequences"), HasSubstr("a multiple of 4")));
   EXPECT_EQ(trainer_->evaluation_batch(), 4);
+  const Batch uncountable{.sequences = Index{1} << 62, .length = 11};
+  EXPECT_THAT(error_of([&] { trainer_->evaluate({uncountable}); }),
+              HasSubstr("4611686018427387904 sequences of 11 tokens, with 0 tokens"));
 }
 
 TEST_F(BadBatch, WithATokenOutsideTheVocabularyIsRefused) {

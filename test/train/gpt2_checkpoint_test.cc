@@ -366,6 +366,13 @@ TEST_F(Gpt2, ADamagedConfigIsRefused) {
   for (const char* config : {"", "{", "[]", "3", "{\"n_head\": \xFF}", "{\"n_head\": 1e999}"}) {
     EXPECT_THAT(refusal_of_config(config), HasSubstr("config.json is not a JSON object")) << config;
   }
+  for (const std::string depth : {"[", R"({"n_layer":)"}) {
+    std::string deep = R"({"n_layer":)";
+    for (int i = 0; i < 200'000; ++i) deep += depth;
+    deep += "1";
+    for (int i = 0; i < 200'000; ++i) deep += depth == "[" ? "]" : "}";
+    EXPECT_THAT(refusal_of_config(deep + "}"), HasSubstr("says n_layer = a list or an object"));
+  }
   std::filesystem::remove(folder_ / "config.json");
   std::filesystem::create_directory(folder_ / "config.json");
   const auto path = write(gpt2());

@@ -37,7 +37,7 @@ class [[nodiscard]] ThreadHandle {
     return *this;
   }
   ~ThreadHandle() {
-    for (const auto& operation : operations_) hub_->withdraw(*operation);
+    for (const auto& operation : operations_) hub_->withdraw(*operation, rank_);
   }
 
   // Returns when the operation is done; at once when it has been waited for, or there is none.

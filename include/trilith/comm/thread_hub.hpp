@@ -72,9 +72,9 @@ class ThreadHub {
   // Blocks until `operation` is done, carrying out what can be.
   void finish(Operation& operation, int rank);
 
-  // Takes back a posted part that will not be waited for: its buffers may be gone afterwards. While an
-  // exception unwinds the rank, the others wait for the rank to report it, and name that.
-  void withdraw(Operation& operation);
+  // Takes back the part that `rank` has posted and will not wait for: its buffers may be gone afterwards.
+  // While an exception unwinds the rank, the others wait for the rank to report it, and name that.
+  void withdraw(Operation& operation, int rank);
 
   // Rank `rank` begins or ends a task. Ranks outside are not waited for.
   void enter(int rank) {
@@ -110,6 +110,13 @@ class ThreadHub {
   void throw_if_failed() const {
     if (failed_) throw Error(failure_, "this rank stops too");
   }
+  void finish_locked(Operation& operation, int rank, std::unique_lock<std::mutex>& lock);
+
+  // `rank` waits no more for an operation that not all have posted.
+  void unblock(int rank) {
+    waits_for_[rank] = nullptr;
+    --blocked_;
+  }
 
   mutable std::mutex mutex_;
   std::map<std::tuple<std::string, std::vector<int>, int>, int> requests_;
@@ -128,7 +135,10 @@ class ThreadHub::Operation {
  private:
   friend class ThreadHub;
 
+  static constexpr int nobody = -1;
+
   bool ready() const { return arrived_ == members_.size(); }
+  bool withdrawn() const { return withdrawn_by_ != nobody; }
 
   Signature signature_;
   std::string group_;
@@ -139,7 +149,7 @@ class ThreadHub::Operation {
   Index next_ = 0;  // the first slice nobody has begun
   Index done_ = 0;  // slices finished
   int active_ = 0;  // slices being worked on
-  bool withdrawn_ = false;
+  int withdrawn_by_ = nobody;
   bool unwinding_ = false;  // withdrawn because an exception left the member's code
   std::condition_variable changed_;
 };
@@ -169,10 +179,7 @@ inline std::shared_ptr<ThreadHub::Operation> ThreadHub::post(const Key& key, con
   if (operation->ready()) {
     pending_.erase(key);
     for (int rank : operation->members_) {
-      if (waits_for_[rank] == operation.get()) {
-        waits_for_[rank] = nullptr;
-        --blocked_;
-      }
+      if (waits_for_[rank] == operation.get()) unblock(rank);
     }
     operation->changed_.notify_all();
   }
@@ -180,17 +187,27 @@ inline std::shared_ptr<ThreadHub::Operation> ThreadHub::post(const Key& key, con
 }
 
 inline void ThreadHub::finish(Operation& op, int rank) {
+  std::unique_lock lock(mutex_);
+  try {
+    finish_locked(op, rank, lock);
+  } catch (...) {
+    if (waits_for_[rank] == &op) unblock(rank);
+    throw;
+  }
+}
+
+inline void ThreadHub::finish_locked(Operation& op, int rank, std::unique_lock<std::mutex>& lock) {
   // How long a rank that unwinds may take to report why, before the others blame the dropped handle.
   constexpr std::chrono::seconds patience{5};
-  std::unique_lock lock(mutex_);
   while (op.done_ < op.signature_.slices || !op.ready()) {
     throw_if_failed();
-    if (op.withdrawn_) {
+    if (op.withdrawn()) {
       if (op.unwinding_) {
         failure_reported_.wait_for(lock, patience, [&] { return failed_; });
         throw_if_failed();
       }
-      throw Error(op.signature_.what + " of group " + op.group_ + " was dropped by a member",
+      throw Error(op.signature_.what + " of group " + op.group_ + " was dropped by rank " +
+                      std::to_string(op.withdrawn_by_),
                   "wait for every handle before it goes out of scope");
     }
     if (op.ready() && op.next_ < op.signature_.slices) {
@@ -200,7 +217,7 @@ inline void ThreadHub::finish(Operation& op, int rank) {
       op.signature_.run(op.parts_, op.signature_.count, op.signature_.argument, slice);
       lock.lock();
       --op.active_;
-      if (++op.done_ == op.signature_.slices || op.withdrawn_) op.changed_.notify_all();
+      if (++op.done_ == op.signature_.slices || op.withdrawn()) op.changed_.notify_all();
       continue;
     }
     if (!op.ready() && waits_for_[rank] != &op) {
@@ -213,10 +230,10 @@ inline void ThreadHub::finish(Operation& op, int rank) {
   }
 }
 
-inline void ThreadHub::withdraw(Operation& op) {
+inline void ThreadHub::withdraw(Operation& op, int rank) {
   std::unique_lock lock(mutex_);
   if (op.ready() && op.done_ == op.signature_.slices) return;
-  op.withdrawn_ = true;
+  op.withdrawn_by_ = rank;
   op.unwinding_ = op.unwinding_ || std::uncaught_exceptions() > 0;
   op.changed_.notify_all();
   op.changed_.wait(lock, [&] { return op.active_ == 0; });

@@ -18,6 +18,7 @@
 #include <trilith/comm/ledger.hpp>
 #include <trilith/comm/thread_communicator.hpp>
 #include <trilith/comm/thread_hub.hpp>
+#include <trilith/comm/world.hpp>
 #include <trilith/core/error.hpp>
 
 namespace trilith::inline v0 {
@@ -66,19 +67,12 @@ class ThreadWorld {
     for (int rank = 0; rank < ranks; ++rank) {
       ranks_.push_back(std::make_unique<ThreadRank>(hub_, rank, ranks));
     }
-    for (int rank = 0; rank < ranks; ++rank) threads_.emplace_back([this, rank] { serve(rank); });
+    for (int rank = 0; rank < ranks; ++rank) start(rank);
   }
   ThreadWorld(const ThreadWorld&) = delete;
   ThreadWorld& operator=(const ThreadWorld&) = delete;
 
-  ~ThreadWorld() {
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~ThreadWorld() { stop(); }
 
   int size() const { return static_cast<int>(ranks_.size()); }
 
@@ -109,6 +103,27 @@ class ThreadWorld {
  private:
   static void check_size(int ranks) {
     require(ranks > 0, "a world of " + std::to_string(ranks) + " ranks", "a world has at least one rank");
+  }
+
+  void start(int rank) {
+    try {
+      threads_.emplace_back([this, rank] { serve(rank); });
+    } catch (const std::exception& error) {
+      stop();
+      throw Error("the thread of rank " + std::to_string(rank) + " in a world of " + std::to_string(size()) +
+                      " ranks cannot be started: " + error.what(),
+                  "allow more threads or memory (ulimit -u, ulimit -v), or use fewer ranks");
+    }
+  }
+
+  // Ends the threads that have been started.
+  void stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
   }
 
   void serve(int rank) {
@@ -166,5 +181,7 @@ class ThreadWorld {
   bool failed_ = false;
   std::exception_ptr first_failure_;
 };
+
+static_assert(world<ThreadWorld>);
 
 }  // namespace trilith::inline v0

@@ -1,7 +1,8 @@
 // The one exception of the library: what went wrong, where, and what to do about it.
 //
 // Inner code throws `Error{what, remedy}`. A world adds the rank and its coordinate as the error leaves
-// the rank's thread, so inner code need not know where it runs.
+// the rank's thread, so inner code need not know where it runs. Control characters, which a name in a foreign
+// file may have, are shown as \x1B.
 #pragma once
 
 #include <stdexcept>
@@ -31,8 +32,22 @@ class Error : public std::runtime_error {
  private:
   static std::string compose(const std::string& problem, const std::string& remedy,
                              const std::string& where) {
-    std::string text = where.empty() ? problem : where + ": " + problem;
-    return remedy.empty() ? text : text + "; " + remedy;
+    const std::string text = where.empty() ? problem : where + ": " + problem;
+    return printable(remedy.empty() ? text : text + "; " + remedy);
+  }
+
+  static std::string printable(const std::string& text) {
+    constexpr const char* digits = "0123456789ABCDEF";
+    std::string shown;
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte >= 0x20 && byte != 0x7F) {
+        shown += c;
+      } else {
+        shown += {'\\', 'x', digits[byte / 16], digits[byte % 16]};
+      }
+    }
+    return shown;
   }
 
   std::string problem_;

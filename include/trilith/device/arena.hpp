@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <trilith/core/error.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/device.hpp>
 
@@ -16,14 +17,18 @@ class Arena {
   Arena() = default;
   explicit Arena(std::byte* memory) : memory_(memory) {}
 
-  // A view of uninitialised memory, aligned to 64 bytes.
+  // A view of uninitialised memory, aligned to 64 bytes. Throws Error where the arena would reach 2^62 bytes.
   template <class T, class... Extents>
   View<T, sizeof...(Extents)> take(Extents... extents) {
-    const View<T, sizeof...(Extents)> shape(nullptr, {static_cast<Index>(extents)...});
     T* const data = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + used_);
-    const std::size_t bytes = static_cast<std::size_t>(shape.size()) * sizeof(T);
+    std::size_t bytes = sizeof(T);
+    const bool counted = !(__builtin_mul_overflow(bytes, static_cast<std::size_t>(extents), &bytes) || ...);
+    if (!counted || bytes > most || used_ + bytes > most) {
+      throw Error("more than 2^62 bytes of memory are asked for",
+                  "use a smaller model, batch or sequence, or more ranks");
+    }
     used_ += (bytes + alignment - 1) / alignment * alignment;
-    return {data, shape.extents()};
+    return {data, {static_cast<Index>(extents)...}};
   }
 
   // A matrix whose rows begin at multiples of 64 bytes.
@@ -38,6 +43,7 @@ class Arena {
 
  private:
   static constexpr std::size_t alignment = 64;
+  static constexpr std::size_t most = std::size_t{1} << 62;
 
   std::byte* memory_ = nullptr;
   std::size_t used_ = 0;

@@ -6,11 +6,13 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -39,17 +41,21 @@ class Host::Stream : public ops::Stream {
 
   int threads() const { return threads_; }
 
-  // Calls body(first, last) for equal parts of [0, count), one a thread, and no more of them than there are
-  // `grain`s in count. The parts depend only on count, grain and threads().
+  // Threads worth their start for `work` pieces: one for each `grain` of them, from 1 to threads().
+  int team(Index work, Index grain) const {
+    return static_cast<int>(std::clamp<Index>(work / grain + (work % grain > 0), 1, threads_));
+  }
+
+  // Calls body(first, last) for equal parts of [0, count), one for each thread of team(count, grain). The
+  // parts depend only on count, grain and threads().
   template <class Body>
   void parallel_for(Index count, Index grain, Body&& body) const {
-    const Index parts = std::min<Index>(threads_, (count + grain - 1) / std::max<Index>(grain, 1));
-    if (parts <= 1) {
+    const int parts = team(count, grain);
+    if (parts == 1) {
       if (count > 0) body(Index{0}, count);
       return;
     }
-    const int team = static_cast<int>(parts);
-#pragma omp parallel for num_threads(team) schedule(static, 1)
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
     for (Index part = 0; part < parts; ++part) {
       body(count * part / parts, count * (part + 1) / parts);
     }
@@ -70,14 +76,29 @@ class Host::Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // Whole pages. Throws Error where the system gives none.
+  // Whole pages. Throws Error where the system gives none, and where all that this program has allocated
+  // would be more than limit(): pages are given when they are first written, and by then it would be killed.
   [[nodiscard]] Allocation allocate(std::size_t bytes);
+
+  // Bytes: the machine's memory, or less where a control group bounds it.
+  static std::size_t limit();
 
   std::size_t bytes_in_use() const { return in_use_.load(std::memory_order_relaxed); }
   std::size_t peak_bytes() const { return peak_.load(std::memory_order_relaxed); }
 
  private:
   friend class Allocation;
+
+  // An allocation of `bytes` has begun or ended.
+  void add(std::size_t bytes);
+  void subtract(std::size_t bytes) {
+    in_use_.fetch_sub(bytes, std::memory_order_relaxed);
+    all_.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+
+  static constexpr const char* advice =
+      "use a smaller model, batch or sequence, or more ranks on more machines";
+  static inline std::atomic<std::size_t> all_ = 0;  // in use of all Memory of this program
 
   bool poison_;
   std::atomic<std::size_t> in_use_ = 0;
@@ -96,7 +117,7 @@ class Host::Allocation {
   ~Allocation() {
     if (data_ == nullptr) return;
     ::munmap(data_, bytes_);
-    memory_->in_use_.fetch_sub(bytes_, std::memory_order_relaxed);
+    memory_->subtract(bytes_);
   }
 
   std::byte* data() const { return data_; }
@@ -116,24 +137,49 @@ class Host::Allocation {
   std::size_t bytes_ = 0;
 };
 
-inline Host::Allocation Host::Memory::allocate(std::size_t bytes) {
-  constexpr std::size_t page = 4096;
-  Allocation allocation;
-  allocation.memory_ = this;
-  allocation.bytes_ = (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
-  void* const mapped =
-      ::mmap(nullptr, allocation.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  require(mapped != MAP_FAILED,
-          "cannot allocate " + std::to_string(allocation.bytes_) + " bytes of host memory",
-          "use a smaller model, batch or sequence, or more ranks on more machines");
-  ::madvise(mapped, allocation.bytes_, MADV_HUGEPAGE);  // a hint: failure changes nothing but speed
-  allocation.data_ = static_cast<std::byte*>(mapped);
-  if (poison_) std::memset(allocation.data_, 0xFF, allocation.bytes_);
+inline std::size_t Host::Memory::limit() {
+  static const std::size_t limit = [] {
+    std::size_t least = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
+                        static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+      std::size_t bytes = 0;
+      if (std::ifstream(path) >> bytes) least = std::min(least, bytes);
+    }
+    return least;
+  }();
+  return limit;
+}
 
-  const std::size_t now = in_use_.fetch_add(allocation.bytes_) + allocation.bytes_;
+inline void Host::Memory::add(std::size_t bytes) {
+  const std::size_t others = all_.fetch_add(bytes);
+  if (bytes > limit() || others > limit() - bytes) {
+    all_.fetch_sub(bytes);
+    throw Error("cannot allocate " + std::to_string(bytes) + " bytes of host memory: this program has " +
+                    std::to_string(others) + " of the " + std::to_string(limit()) + " that there are",
+                advice);
+  }
+  const std::size_t now = in_use_.fetch_add(bytes) + bytes;
   std::size_t peak = peak_.load();
   while (peak < now && !peak_.compare_exchange_weak(peak, now)) {
   }
+}
+
+inline Host::Allocation Host::Memory::allocate(std::size_t bytes) {
+  constexpr std::size_t page = 4096;
+  constexpr std::size_t most = std::size_t{1} << 62;
+  const std::size_t whole = (std::clamp<std::size_t>(bytes, 1, most) + page - 1) / page * page;
+  add(whole);
+  void* const mapped = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) {
+    subtract(whole);
+    throw Error("the system gives no " + std::to_string(whole) + " bytes of host memory", advice);
+  }
+  ::madvise(mapped, whole, MADV_HUGEPAGE);  // a hint: failure changes nothing but speed
+  if (poison_) std::memset(mapped, 0xFF, whole);
+  Allocation allocation;
+  allocation.memory_ = this;
+  allocation.data_ = static_cast<std::byte*>(mapped);
+  allocation.bytes_ = whole;
   return allocation;
 }
 

@@ -43,6 +43,10 @@ constexpr int padded_vocabulary(int vocabulary, int tensor_ranks) {
        "layers=" + std::to_string(s.layers) + ", hidden=" + std::to_string(s.hidden) +                       \
            ", heads=" + std::to_string(s.heads) + ", positions=" + std::to_string(s.positions) +             \
            ", vocabulary=" + std::to_string(s.vocabulary))                                                   \
+  RULE(s.layers <= 1 << 16 && s.hidden <= 1 << 18 && s.positions <= 1 << 27 && s.vocabulary <= 1 << 27,      \
+       "a GPT has at most 2^16 layers, 2^18 hidden units, 2^27 positions and 2^27 vocabulary entries",       \
+       "layers=" + std::to_string(s.layers) + ", hidden=" + std::to_string(s.hidden) +                       \
+           ", positions=" + std::to_string(s.positions) + ", vocabulary=" + std::to_string(s.vocabulary))    \
   RULE(s.hidden % s.heads == 0, "hidden cannot be split over the heads: hidden must be a multiple of heads", \
        "hidden=" + std::to_string(s.hidden) + ", heads=" + std::to_string(s.heads))                          \
   RULE(s.heads % p.tensor == 0,                                                                              \

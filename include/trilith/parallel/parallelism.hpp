@@ -113,6 +113,8 @@ struct Parallelism {
   static_assert(TP > 0 && PP > 0 && DP > 0 && CP > 0,
                 "Parallelism<TP, PP, DP, CP>: every axis needs at least one rank; write 1 for an axis "
                 "that is not split");
+  static_assert(1.0 * TP * PP * DP * CP <= 1 << 20,
+                "Parallelism<TP, PP, DP, CP>: a world has at most 2^20 ranks, TP * PP * DP * CP of them");
   using category = ParallelismCategory;
   static constexpr ParallelShape shape{.tensor = TP, .pipeline = PP, .data = DP, .context = CP};
 };

@@ -226,8 +226,11 @@ class Gpt2Checkpoint {
     const auto expect = [&](const char* key, const Json& value, const Json& or_else) {
       const auto place = config.find(key);
       if (place == config.end() || *place == value || *place == or_else) return;
-      throw Error(path.string() + " says " + key + " = " +
-                      place->dump(-1, ' ', false, Json::error_handler_t::replace) + ", but " +
+      // A list or an object is not printed: it may be of any size and depth.
+      const std::string found = place->is_structured()
+                                    ? "a list or an object"
+                                    : place->dump(-1, ' ', false, Json::error_handler_t::replace);
+      throw Error(path.string() + " says " + key + " = " + found + ", but " +
                       file_.path().filename().string() + " can only be loaded with " + value.dump(),
                   "give a config.json and a checkpoint of one GPT-2");
     };

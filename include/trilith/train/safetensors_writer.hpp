@@ -128,11 +128,14 @@ class SafetensorsWriter {
     Index size;            // elements
   };
 
-  // The file that `path` names through links: the rename shall replace the file, not a link to it.
-  static std::filesystem::path resolve(const std::filesystem::path& path) {
+  // The file that `path` names through links, there or not: the rename shall put it there, and not in a
+  // link's place.
+  static std::filesystem::path resolve(std::filesystem::path path) {
     std::error_code ignored;
-    std::filesystem::path resolved = std::filesystem::canonical(path, ignored);
-    return ignored ? path : resolved;
+    for (int links = 0; links < 40 && std::filesystem::is_symlink(path, ignored); ++links) {
+      path = folder_of(path) / std::filesystem::read_symlink(path, ignored);
+    }
+    return path;
   }
 
   static std::filesystem::path folder_of(const std::filesystem::path& path) {
@@ -140,12 +143,12 @@ class SafetensorsWriter {
   }
 
   [[noreturn]] void fail(const std::string& reason) const {
-    throw Error(target_.string() + " was not saved: " + reason,
+    throw Error("cannot save " + target_.string() + ": " + reason,
                 "a file of that name is as it was; give a path that can be written");
   }
 
   [[noreturn]] void misuse(const std::string& reason) const {
-    throw Error(target_.string() + " was not saved: " + reason,
+    throw Error("cannot save " + target_.string() + ": " + reason,
                 "give every tensor its own name, in UTF-8, and a shape that fits a file");
   }
 
@@ -187,11 +190,15 @@ class SafetensorsWriter {
   void check_target() const {
     struct stat status {};
     const std::filesystem::path folder = folder_of(target_);
+    if (target_.empty()) fail("its name is empty");
     if (::stat(folder.c_str(), &status) != 0) {
       fail("its folder " + folder.string() + " cannot be used: " + system_message(errno));
     }
     if (!S_ISDIR(status.st_mode)) fail(folder.string() + " is no folder");
-    if (::stat(target_.c_str(), &status) != 0) return;
+    if (::stat(target_.c_str(), &status) != 0) {
+      if (errno == ENOENT) return;
+      fail("it cannot be looked at: " + system_message(errno));
+    }
     if (S_ISDIR(status.st_mode)) fail("it is a folder");
     if (!S_ISREG(status.st_mode)) fail("it is no regular file");
     if (::access(target_.c_str(), W_OK) != 0) {

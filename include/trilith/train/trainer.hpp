@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <trilith/comm/thread_world.hpp>
+#include <trilith/comm/world.hpp>
 #include <trilith/core/config.hpp>
 #include <trilith/core/error.hpp>
 #include <trilith/core/model_shape.hpp>
@@ -43,6 +44,9 @@ class Trainer {
   static_assert(is_config<Layout>,
                 "Trainer<Model, Layout>: Layout must be a Config<...> of policies, for example "
                 "Config<Parallelism<2, 2, 2>>");
+  static_assert(trilith::world<World>,
+                "Trainer<Model, Layout, World>: World must be a world of ranks, such as ThreadWorld; "
+                "comm/world.hpp says what it has");
 
  public:
   using Model = ModelTemplate<LayerConfigOf<Layout, typename World::communicator>>;
@@ -140,9 +144,13 @@ class Trainer {
     run([&](Rank& rank) { ranks_[rank.rank()]->load_weights(source); });
   }
 
+  // Throws what save(path) would throw now: for a path that cannot be written, or a disk that is too small.
+  // To be asked before a long training.
+  void check_save(const std::filesystem::path& path) const { safetensors_writer(path); }
+
   // Writes all weights as one safetensors file, whatever the layout; a failure leaves an old file whole.
   void save(const std::filesystem::path& path) {
-    SafetensorsWriter writer(path, Model::tensors(plan_.model), Model::metadata(plan_.model));
+    SafetensorsWriter writer = safetensors_writer(path);
     run([&](Rank& rank) { ranks_[rank.rank()]->save_weights(writer); });
     writer.commit();
   }
@@ -190,6 +198,10 @@ class Trainer {
   Trainer(World& world, const Shape& shape, TrainerOptions options)
       : world_(&world), plan_(make_plan(shape, world, std::move(options))), ranks_(world.size()) {
     run([&](Rank& rank) { ranks_[rank.rank()] = std::make_unique<RankTrainer<Model, Rank>>(plan_, rank); });
+  }
+
+  SafetensorsWriter safetensors_writer(const std::filesystem::path& path) const {
+    return {path, Model::tensors(plan_.model), Model::metadata(plan_.model)};
   }
 
   static int microbatches(const TrainerOptions& options) {
@@ -264,8 +276,10 @@ class Trainer {
 
   // `sequences`: 0 for any multiple of what goes through at once.
   void check_batch(const Batch& batch, Index sequences) const {
-    const Index positions = batch.sequences * batch.length;
-    require(batch.length == plan_.options.sequence && static_cast<Index>(batch.tokens.size()) == positions &&
+    Index positions = 0;
+    const bool counted = !__builtin_mul_overflow(batch.sequences, batch.length, &positions);
+    require(counted && batch.length == plan_.options.sequence &&
+                static_cast<Index>(batch.tokens.size()) == positions &&
                 static_cast<Index>(batch.targets.size()) == positions,
             "a batch of " + std::to_string(batch.sequences) + " sequences of " +
                 std::to_string(batch.length) + " tokens, with " + std::to_string(batch.tokens.size()) +

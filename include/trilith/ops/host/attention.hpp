@@ -16,6 +16,7 @@
 #include <trilith/device/host.hpp>
 #include <trilith/ops/attention.hpp>
 #include <trilith/ops/host/attention_tiles.hpp>
+#include <trilith/ops/host/parallel.hpp>
 #include <trilith/ops/host/simd.hpp>
 #include <trilith/ops/host/tile_gemm.hpp>
 
@@ -43,7 +44,9 @@ inline void attention(const Host::Stream& stream, View<const float, 4> q, View<c
   const Index group = heads / k.extent(2);
   const tile::Visibility visible = tile::visibility(mask, queries, k.extent(1));
   const Index tiles = (queries + tile::query_tile - 1) / tile::query_tile;
-  stream.parallel_for(q.extent(0) * heads * tiles, 1, [&](Index begin, Index end) {
+  const Index work = 2 * tile::query_tile * k.extent(1) * q.extent(3);
+  const Index grain = parallel::grain(work, parallel::least_multiply_adds);
+  stream.parallel_for(q.extent(0) * heads * tiles, grain, [&](Index begin, Index end) {
     for (Index item = begin; item < end; ++item) {
       const Index batch = item / (heads * tiles);
       const Index head = item / tiles % heads;
@@ -74,7 +77,9 @@ inline void attention_backward(const Host::Stream& stream, View<const float, 4> 
   const Index dimension = q.extent(3);
   const Index width = tile::round_up(dimension, simd::lanes);
   const tile::Visibility visible = tile::visibility(mask, q.extent(1), keys);
-  stream.parallel_for(q.extent(0) * kv_heads, 1, [&](Index begin, Index end) {
+  const Index work = 5 * group * q.extent(1) * keys * dimension;
+  const Index grain = parallel::grain(work, parallel::least_multiply_adds);
+  stream.parallel_for(q.extent(0) * kv_heads, grain, [&](Index begin, Index end) {
     const auto pieces =
         tile::scratch({key_tile * dimension, key_tile * dimension, key_tile * width, key_tile * width,
                        key_tile * width, query_tile * width, query_tile * width, query_tile * width,

@@ -9,6 +9,7 @@
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 
+#include <algorithm>
 #include <string>
 
 #include <trilith/core/error.hpp>
@@ -16,6 +17,7 @@
 #include <trilith/device/host.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/gemm.hpp>
+#include <trilith/ops/host/parallel.hpp>
 
 namespace trilith::inline v0::ops {
 
@@ -36,7 +38,11 @@ inline void gemm(const Host::Stream& stream, Transpose transpose_a, Matrix<const
   const Index columns = c.extent(1);
   const Index inner = a.extent(transpose_a == Transpose::no ? 1 : 0);
   if (rows == 0 || columns == 0) return;
-  omp_set_num_threads(stream.threads());  // oneDNN takes the calling thread's team size
+  // oneDNN takes the calling thread's team size. Where OpenMP then gave it fewer threads, as OMP_THREAD_LIMIT
+  // and OMP_DYNAMIC let it, their part of the product would be left out without a word.
+  omp_set_dynamic(0);
+  omp_set_num_threads(
+      std::min(stream.team(rows * columns * inner, parallel::least_multiply_adds), omp_get_thread_limit()));
   const dnnl_status_t status = dnnl_sgemm(detail::letter(transpose_a), detail::letter(transpose_b), rows,
                                           columns, inner, 1.0f, a.data(), a.stride(0), b.data(), b.stride(0),
                                           accumulate == Accumulate::yes ? 1.0f : 0.0f, c.data(), c.stride(0));

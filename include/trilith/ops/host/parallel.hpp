@@ -1,8 +1,9 @@
-// How element-wise and row-wise operations are shared out to the threads of a stream.
+// How operations are shared out to the threads of a stream.
 //
-// Waking a team costs microseconds, so no part has less than `least_work` elements. Parts begin at
-// multiples of a vector's lanes, so an element lies in the same lane, and gets the same bits, for any
-// number of threads.
+// A team whose members wait for each other costs microseconds, and far more where other programs share the
+// cores, so each member gets work that takes some tens of them. How many there are depends on extents alone.
+// Parts begin at multiples of a vector's lanes, so an element lies in the same lane, and gets the same bits,
+// for any number of threads.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +14,12 @@
 
 namespace trilith::inline v0::ops::parallel {
 
-inline constexpr Index least_work = 16384;
+inline constexpr Index least_work = Index{1} << 15;           // elements
+inline constexpr Index least_multiply_adds = Index{1} << 21;  // of matrix products
 
-// How many items, of `work` elements each, make up a part worth a thread.
-constexpr Index grain(Index work) {
-  return (least_work + std::max<Index>(work, 1) - 1) / std::max<Index>(work, 1);
+// How many items, of `work` each, make up a part worth a thread.
+constexpr Index grain(Index work, Index least = least_work) {
+  return (least + std::max<Index>(work, 1) - 1) / std::max<Index>(work, 1);
 }
 
 // body(first, last) for parts of the rows of a (rows, columns) matrix.

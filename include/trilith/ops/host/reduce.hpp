@@ -8,6 +8,7 @@
 
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/host.hpp>
+#include <trilith/ops/host/parallel.hpp>
 
 namespace trilith::inline v0::ops {
 
@@ -44,7 +45,7 @@ inline void sum_of_squares(const Host::Stream& stream, Vector<const float> x, Ve
   constexpr Index chunk = 16384;
   const Index chunks = (x.size() + chunk - 1) / chunk;
   std::vector<double> sums(static_cast<std::size_t>(chunks));
-  stream.parallel_for(chunks, 1, [&](Index first, Index last) {
+  stream.parallel_for(chunks, parallel::grain(chunk), [&](Index first, Index last) {
     for (Index part = first; part < last; ++part) {
       sums[static_cast<std::size_t>(part)] =
           detail::sum_of_squares(&x(part * chunk), std::min(chunk, x.size() - part * chunk));
