@@ -3,11 +3,11 @@
 
 namespace trilith {
 
-#ifdef SPLIT_OF_INT
+#ifdef OF_INT
 constexpr SequenceSplit<int> split(8, 2);
 #endif
 
-#ifdef SPLIT_WITHOUT_COUNT
+#ifdef WITHOUT_COUNT
 struct Mine {
   static constexpr const char* name = "Mine";
   static constexpr const char* rule = "sequence length must be divisible by CP";

@@ -81,6 +81,15 @@ TEST(Simulate, ChargesNoMessageBetweenStagesOfOneRank) {
   }
 }
 
+// At unit costs messages take no time, in a running program as in a proof: see Cost.
+TEST(Simulate, TakesAtRunTimeWhatItTakesInTheCompiler) {
+  constexpr Time proven = simulate(make_pipeline<ZeroBubbleV>(2, 2)).makespan;
+  const Pipeline pipeline = make_pipeline<ZeroBubbleV>(2, 2);
+  EXPECT_EQ(simulate(pipeline).makespan, proven);
+  EXPECT_EQ(simulate(pipeline, Cost{}).makespan, proven);
+  EXPECT_EQ(simulate<ZeroBubbleV>(2, 2).makespan, proven);
+}
+
 // Forwards of identical microbatches flow as fast as the slowest stage lets them, and so do backwards:
 // Σ(F + B) + (m − 1)(max F + max B), and each message on the way once.
 TEST(Simulate, TakesOfGPipeWhatAFlowShopTakesWithACostForEachStage) {

@@ -5,15 +5,26 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <ostream>
+#include <string>
 #include <vector>
 
+#include <trilith/mask/mask.hpp>
+#include <trilith/ops/attention.hpp>
 #include <trilith/ops/host/attention.hpp>
 
 #include "test/support/tensors.hpp"
 
 namespace trilith::test {
+
+struct NamedMask {
+  std::string name;
+  Mask mask;
+};
+inline const NamedMask full{"full", mask::full()};
+inline const NamedMask causal{"causal", mask::causal()};
 
 struct AttentionShape {
   Index batch;
@@ -22,18 +33,39 @@ struct AttentionShape {
   Index heads;
   Index kv_heads;
   Index dimension;
-  ops::Mask mask;
+  NamedMask mask = full;
   float logits = 1;  // standard deviation of the scaled scores
+  float soft_cap = 0;
+  bool sinks = false;
 
   Index group() const { return heads / kv_heads; }
   float scale() const { return logits / std::sqrt(static_cast<float>(dimension)); }
-  bool sees(Index query, Index key) const { return mask == ops::Mask::full || key <= query + keys - queries; }
 
   friend std::ostream& operator<<(std::ostream& out, const AttentionShape& s) {
     return out << s.batch << " × (" << s.queries << " queries, " << s.keys << " keys) × (" << s.heads << " / "
-               << s.kv_heads << " heads) × " << s.dimension
-               << (s.mask == ops::Mask::causal ? " causal" : " full") << ", logits " << s.logits;
+               << s.kv_heads << " heads) × " << s.dimension << " " << s.mask.name << ", logits " << s.logits
+               << ", soft cap " << s.soft_cap << (s.sinks ? ", sinks" : "");
   }
+};
+
+// The keys that each query sees, for an operation.
+class OwnKeyRanges {
+ public:
+  explicit OwnKeyRanges(const AttentionShape& s) {
+    const BoundMask bound = s.mask.mask.of(s.queries, s.keys);
+    for (Index i = 0; i < s.queries; ++i) {
+      first_.push_back(static_cast<std::int32_t>(bound.keys_of(i).first));
+      last_.push_back(static_cast<std::int32_t>(bound.keys_of(i).last));
+    }
+  }
+  ops::KeyRanges view() const {
+    const Index count = static_cast<Index>(first_.size());
+    return {Vector<const std::int32_t>(first_.data(), {count}),
+            Vector<const std::int32_t>(last_.data(), {count})};
+  }
+
+ private:
+  std::vector<std::int32_t> first_, last_;
 };
 
 // A tensor of (batch · sequence, heads · dimension) with strided rows, as attention sees it.
@@ -49,19 +81,26 @@ inline View<const float, 4> heads_of(const Tensor& x, Index batch, Index dimensi
 
 struct AttentionInputs {
   AttentionShape shape;
-  Tensor q, k, v, d_out;
+  Tensor q, k, v, d_out, sinks;
 
   explicit AttentionInputs(const AttentionShape& s)
       : shape(s),
         q(random_tensor({s.batch * s.queries, s.heads * s.dimension, 5}, 1)),
         k(random_tensor({s.batch * s.keys, s.kv_heads * s.dimension, 3}, 2)),
         v(random_tensor({s.batch * s.keys, s.kv_heads * s.dimension, 7}, 3)),
-        d_out(random_tensor({s.batch * s.queries, s.heads * s.dimension, 1}, 4)) {}
+        d_out(random_tensor({s.batch * s.queries, s.heads * s.dimension, 1}, 4)),
+        sinks(random_tensor(s.heads, 5)) {}
+
+  ops::AttentionSettings settings() const {
+    return {.scale = shape.scale(),
+            .soft_cap = shape.soft_cap,
+            .sinks = shape.sinks ? sinks.vector() : Vector<const float>()};
+  }
 };
 
 // Poisoned until they are computed.
 struct AttentionResults {
-  Tensor out, lse, delta, dq, dk, dv;
+  Tensor out, lse, delta, dq, dk, dv, d_sinks;
 
   explicit AttentionResults(const AttentionShape& s)
       : out({s.batch * s.queries, s.heads * s.dimension, 2}),
@@ -69,28 +108,35 @@ struct AttentionResults {
         delta({s.batch * s.heads, s.queries}),
         dq({s.batch * s.queries, s.heads * s.dimension, 6}),
         dk({s.batch * s.keys, s.kv_heads * s.dimension, 4}),
-        dv({s.batch * s.keys, s.kv_heads * s.dimension}) {}
+        dv({s.batch * s.keys, s.kv_heads * s.dimension}),
+        d_sinks(s.sinks ? s.heads : 0) {}
 
-  std::vector<Tensor> all() const { return {out, lse, delta, dq, dk, dv}; }
+  std::vector<Tensor> all() const { return {out, lse, delta, dq, dk, dv, d_sinks}; }
 };
+
+// lse or delta: (batch · heads, queries).
+inline View<float, 3> per_query(Tensor& x, const AttentionShape& s) {
+  return {&x(0, 0), {s.batch, s.heads, s.queries}};
+}
 
 inline void forward(const Host::Stream& stream, const AttentionInputs& x, AttentionResults& y) {
   const AttentionShape& s = x.shape;
   ops::attention(stream, heads_of(x.q, s.batch, s.dimension), heads_of(x.k, s.batch, s.dimension),
-                 heads_of(x.v, s.batch, s.dimension), s.scale(), s.mask,
-                 heads_of(y.out, s.batch, s.dimension),
-                 View<float, 3>(&y.lse(0, 0), {s.batch, s.heads, s.queries}));
+                 heads_of(x.v, s.batch, s.dimension), x.settings(), OwnKeyRanges(s).view(),
+                 heads_of(y.out, s.batch, s.dimension), per_query(y.lse, s));
 }
 
 inline void backward(const Host::Stream& stream, const AttentionInputs& x, AttentionResults& y) {
   const AttentionShape& s = x.shape;
+  ops::attention_delta(stream, heads_of(y.out, s.batch, s.dimension), heads_of(x.d_out, s.batch, s.dimension),
+                       per_query(y.delta, s));
   ops::attention_backward(stream, heads_of(x.q, s.batch, s.dimension), heads_of(x.k, s.batch, s.dimension),
-                          heads_of(x.v, s.batch, s.dimension), heads_of(y.out, s.batch, s.dimension),
-                          View<float, 3>(&y.lse(0, 0), {s.batch, s.heads, s.queries}),
-                          heads_of(x.d_out, s.batch, s.dimension), s.scale(), s.mask,
-                          View<float, 3>(&y.delta(0, 0), {s.batch, s.heads, s.queries}),
-                          heads_of(y.dq, s.batch, s.dimension), heads_of(y.dk, s.batch, s.dimension),
-                          heads_of(y.dv, s.batch, s.dimension));
+                          heads_of(x.v, s.batch, s.dimension), per_query(y.lse, s), per_query(y.delta, s),
+                          heads_of(x.d_out, s.batch, s.dimension), x.settings(), OwnKeyRanges(s).view(),
+                          Accumulate::no, heads_of(y.dq, s.batch, s.dimension),
+                          heads_of(y.dk, s.batch, s.dimension), heads_of(y.dv, s.batch, s.dimension));
+  ops::attention_sinks_backward(stream, per_query(y.lse, s), per_query(y.delta, s), x.settings(),
+                                Accumulate::no, y.d_sinks.vector());
 }
 
 inline AttentionResults attend(const Host::Stream& stream, const AttentionInputs& x) {
@@ -102,67 +148,83 @@ inline AttentionResults attend(const Host::Stream& stream, const AttentionInputs
 
 // The definition in float64, one query at a time.
 struct ExpectedAttention {
-  Reference out, lse, dq, dk, dv;
+  Reference out, lse, dq, dk, dv, d_sinks;
 
   explicit ExpectedAttention(const AttentionInputs& x)
       : out(x.q.rows(), x.q.columns()),
         lse(x.shape.batch * x.shape.heads, x.shape.queries),
         dq(x.q.rows(), x.q.columns()),
         dk(x.k.rows(), x.k.columns()),
-        dv(x.k.rows(), x.k.columns()) {
+        dv(x.k.rows(), x.k.columns()),
+        d_sinks(x.shape.heads) {
+    const BoundMask bound = x.shape.mask.mask.of(x.shape.queries, x.shape.keys);
     for (Index b = 0; b < x.shape.batch; ++b) {
       for (Index h = 0; h < x.shape.heads; ++h) {
-        for (Index i = 0; i < x.shape.queries; ++i) add(x, b, h, i);
+        for (Index i = 0; i < x.shape.queries; ++i) add(x, bound, b, h, i);
       }
     }
   }
 
  private:
-  void add(const AttentionInputs& x, Index b, Index h, Index i) {
+  // A key that the query sees: its score, the derivative of its score by scale · q · k, and its weight.
+  struct Seen {
+    Index row;
+    double score;
+    double slope;
+    double weight = 0;
+    double d_weight = 0;
+  };
+
+  void add(const AttentionInputs& x, const BoundMask& bound, Index b, Index h, Index i) {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
     const AttentionShape& s = x.shape;
     const Index row = b * s.queries + i;
-    const Index first_row = b * s.keys;
     const Index column = h * s.dimension;
     const Index kv_column = h / s.group() * s.dimension;
-    std::vector<double> weights(static_cast<std::size_t>(s.keys), -std::numeric_limits<double>::infinity());
-    double most = -std::numeric_limits<double>::infinity();
+    std::vector<Seen> seen;
+    double most = s.sinks ? double{x.sinks[h]} : -infinity;
     for (Index j = 0; j < s.keys; ++j) {
-      if (!s.sees(i, j)) continue;
-      double dot = 0;
+      if (!bound.sees(i, j)) continue;
+      double score = 0;
       for (Index c = 0; c < s.dimension; ++c) {
-        dot += double{x.q(row, column + c)} * double{x.k(first_row + j, kv_column + c)};
+        score += double{x.q(row, column + c)} * double{x.k(b * s.keys + j, kv_column + c)};
       }
-      weights[static_cast<std::size_t>(j)] = dot * double{s.scale()};
-      most = std::max(most, dot * double{s.scale()});
+      score *= double{s.scale()};
+      double slope = 1;
+      if (s.soft_cap > 0) {
+        const double t = std::tanh(score / double{s.soft_cap});
+        score = double{s.soft_cap} * t;
+        slope = 1 - t * t;
+      }
+      seen.push_back({.row = b * s.keys + j, .score = score, .slope = slope});
+      most = std::max(most, score);
     }
-    double sum = 0;
-    for (double& weight : weights) {
-      sum += weight = most == -std::numeric_limits<double>::infinity() ? 0 : std::exp(weight - most);
-    }
+    const double sink = s.sinks ? std::exp(double{x.sinks[h]} - most) : 0;
+    double sum = sink;
+    for (Seen& key : seen) sum += key.weight = std::exp(key.score - most);
     lse(b * s.heads + h, i) = most + std::log(sum);
     if (sum == 0) return;
 
     double delta = 0;
-    std::vector<double> d_weights(weights.size());
-    for (Index j = 0; j < s.keys; ++j) {
-      const double weight = weights[static_cast<std::size_t>(j)] /= sum;
+    for (Seen& key : seen) {
+      key.weight /= sum;
       for (Index c = 0; c < s.dimension; ++c) {
         const double d = double{x.d_out(row, column + c)};
-        const double v = double{x.v(first_row + j, kv_column + c)};
-        out(row, column + c) += weight * v;
-        dv(first_row + j, kv_column + c) += weight * d;
-        d_weights[static_cast<std::size_t>(j)] += d * v;
+        const double v = double{x.v(key.row, kv_column + c)};
+        out(row, column + c) += key.weight * v;
+        dv(key.row, kv_column + c) += key.weight * d;
+        key.d_weight += d * v;
       }
-      delta += weight * d_weights[static_cast<std::size_t>(j)];
+      delta += key.weight * key.d_weight;
     }
-    for (Index j = 0; j < s.keys; ++j) {
-      const double d_score = weights[static_cast<std::size_t>(j)] *
-                             (d_weights[static_cast<std::size_t>(j)] - delta) * double{s.scale()};
+    for (const Seen& key : seen) {
+      const double d_score = key.weight * (key.d_weight - delta) * key.slope * double{s.scale()};
       for (Index c = 0; c < s.dimension; ++c) {
-        dq(row, column + c) += d_score * double{x.k(first_row + j, kv_column + c)};
-        dk(first_row + j, kv_column + c) += d_score * double{x.q(row, column + c)};
+        dq(row, column + c) += d_score * double{x.k(key.row, kv_column + c)};
+        dk(key.row, kv_column + c) += d_score * double{x.q(row, column + c)};
       }
     }
+    d_sinks[h] -= sink / sum * delta;
   }
 };
 

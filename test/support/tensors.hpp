@@ -55,7 +55,8 @@ class Tensor {
   // By bits, what lies between the rows included: NaN equals the same NaN, and 0 is not −0.
   bool operator==(const Tensor& other) const {
     return values_.size() == other.values_.size() &&
-           std::memcmp(values_.data(), other.values_.data(), values_.size() * sizeof(float)) == 0;
+           (values_.empty() ||
+            std::memcmp(values_.data(), other.values_.data(), values_.size() * sizeof(float)) == 0);
   }
 
   bool padding_untouched() const {

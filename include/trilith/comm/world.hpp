@@ -18,7 +18,6 @@ concept world_rank = requires(R& rank, const std::string& name, const std::vecto
   { rank.size() } -> std::same_as<int>;
   // the communicator of these ranks of the world; every member must ask for it
   { rank.group(name, members) } -> std::same_as<typename R::communicator>;
-  rank.ledger();
 };
 
 template <class W>

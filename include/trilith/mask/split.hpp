@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include <trilith/core/error.hpp>
 #include <trilith/core/tensor.hpp>
@@ -113,6 +114,17 @@ class LocalRows {
   int ranks_;
   Index length_;
 };
+
+// Positions in a sequence of `length`, one for each row: −1 where a row is padding.
+template <class Split>
+std::vector<std::int32_t> positions_of(const LocalRows<Split>& rows, Index length) {
+  std::vector<std::int32_t> positions;
+  for (Index row = 0; row < rows.size(); ++row) {
+    const Index position = rows.position(row);
+    positions.push_back(position < length ? static_cast<std::int32_t>(position) : -1);
+  }
+  return positions;
+}
 
 // Whether a sequence is made longer where its split asks for that.
 enum class Padding : bool { no, yes };

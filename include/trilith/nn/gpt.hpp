@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,11 +13,14 @@
 #include <trilith/core/named_shape.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/arena.hpp>
+#include <trilith/mask/mask.hpp>
 #include <trilith/nn/gpt_shape.hpp>
 #include <trilith/nn/gpt_tensors.hpp>
 #include <trilith/nn/layer_norm.hpp>
 #include <trilith/nn/microbatch.hpp>
+#include <trilith/nn/model_site.hpp>
 #include <trilith/nn/parameter.hpp>
+#include <trilith/nn/self_attention.hpp>
 #include <trilith/nn/transformer_block.hpp>
 #include <trilith/nn/vocabulary.hpp>
 #include <trilith/ops/accumulate.hpp>
@@ -33,6 +37,7 @@ class Gpt {
   using layer_config = L;
   using stream = typename L::stream;
   using Block = TransformerBlock<L>;
+  using Context = typename SelfAttention<L>::Context;
 
   // Does not compile where the shape breaks a rule under the layout.
   template <GptShape S, ParallelShape P>
@@ -57,8 +62,9 @@ class Gpt {
     Matrix<float> d_normed;  // (rows, hidden)
   };
 
-  Gpt(const GptShape& shape, const StageRange& stage, Parameters<typename L::device_type>& parameters,
-      typename L::communicator& tensor_group);
+  Gpt(const GptShape& shape, const StageRange& stage, const ModelSite<L>& site);
+  Gpt(const Gpt&) = delete;  // its blocks refer to it
+  Gpt& operator=(const Gpt&) = delete;
 
   // Floating-point operations a token of one forward pass, halved where a causal mask hides half the work.
   static ModelCost cost(const GptShape& shape, Index sequence) {
@@ -92,7 +98,8 @@ class Gpt {
   void allocate(typename L::memory& memory);
 
   // Fills a.input where this is the first stage, then everything else in `a`.
-  void forward(const stream& s, const Microbatch& microbatch, const Activations& a) const;
+  void forward(const stream& s, const Microbatch& microbatch, const Activations& a,
+               const Scratch& scratch) const;
 
   Matrix<float> output(const Activations& a) const { return a.blocks.back().output; }
 
@@ -191,8 +198,8 @@ class Gpt {
     if (!stage_.first) return;
     const Matrix<const float> d_input = input_gradient(g);
     embedding_->backward_weight(s, microbatch.tokens, d_input, accumulate);
-    const Matrix<float> d_positions = positions_->gradient_matrix(shape_.positions, shape_.hidden);
-    positions_backward(s, d_input, d_positions.slice(0, 0, microbatch.shape.sequence), accumulate);
+    positions_backward(s, d_input, position_of_row(),
+                       positions_->gradient_matrix(shape_.positions, shape_.hidden), accumulate);
     final(positions_->offset, blocks_.front().first_offset());
   }
 
@@ -203,8 +210,14 @@ class Gpt {
     return i + 1 < blocks_.size() ? g.blocks[i + 1].input : g.output;
   }
 
+  // Of each row of a sequence on this rank; negative where it is padding.
+  Vector<const std::int32_t> position_of_row() const {
+    return {reinterpret_cast<const std::int32_t*>(position_memory_.data()), {attention_.rows().size()}};
+  }
+
   GptShape shape_;
   StageRange stage_;
+  Context attention_;
   const Parameter* table_ = nullptr;
   const Parameter* positions_ = nullptr;
   std::optional<VocabularyParallelEmbedding<L>> embedding_;
@@ -212,15 +225,24 @@ class Gpt {
   std::optional<LayerNorm<L>> norm_;
   std::optional<VocabularyParallelHead<L>> head_;
   Index last_offset_ = 0;
+  typename L::device_type::allocation position_memory_;
   typename L::device_type::allocation d_head_memory_;
   Vector<float> d_head_;  // the head's gradient of the table
 };
 
 template <class L>
-Gpt<L>::Gpt(const GptShape& shape, const StageRange& stage, Parameters<typename L::device_type>& parameters,
-            typename L::communicator& tensor_group)
-    : shape_(shape), stage_(stage) {
+Gpt<L>::Gpt(const GptShape& shape, const StageRange& stage, const ModelSite<L>& site)
+    : shape_(shape),
+      stage_(stage),
+      attention_({.sequence = site.sequence,
+                  .heads = shape.heads / L::tensor_ranks,
+                  .kv_heads = shape.heads / L::tensor_ranks,
+                  .dimension = shape.head_dimension(),
+                  .padding = site.padding},
+                 mask::causal(), site.context_group, site.memory, site.stream) {
   constexpr float deviation = 0.02f;
+  Parameters<typename L::device_type>& parameters = site.parameters;
+  typename L::communicator& tensor_group = site.tensor_group;
   if (stage.first || stage.last) {
     ParameterSpec table = embedding_table<L>("wte.weight", shape.vocabulary, shape.hidden, deviation);
     table.is_copy = !stage.first;
@@ -235,6 +257,11 @@ Gpt<L>::Gpt(const GptShape& shape, const StageRange& stage, Parameters<typename 
                                   .deviation = deviation,
                                   .decays = true});
     embedding_.emplace(*table_, shape.vocabulary, shape.hidden, tensor_group);
+    const std::vector<std::int32_t> positions = positions_of(attention_.rows(), site.sequence);
+    position_memory_ = site.memory.allocate(positions.size() * sizeof(std::int32_t));
+    upload(site.stream, positions.data(),
+           Vector<std::int32_t>(reinterpret_cast<std::int32_t*>(position_memory_.data()),
+                                {static_cast<Index>(positions.size())}));
   }
   // GPT-2 makes the weights that add to the residual stream smaller by the square root of their number.
   const BlockShape block{
@@ -243,7 +270,8 @@ Gpt<L>::Gpt(const GptShape& shape, const StageRange& stage, Parameters<typename 
       .feed_forward = shape.feed_forward(),
       .residual_deviation = deviation / std::sqrt(2.0f * static_cast<float>(shape.layers))};
   for (int i = 0; i < stage.layers; ++i) {
-    blocks_.emplace_back(parameters, "h." + std::to_string(stage.first_layer + i), block, tensor_group);
+    blocks_.emplace_back(parameters, "h." + std::to_string(stage.first_layer + i), block, tensor_group,
+                         attention_);
   }
   if (stage.last) {
     norm_.emplace(parameters, "ln_f", shape.hidden);
@@ -292,14 +320,14 @@ typename Gpt<L>::Gradients Gpt<L>::gradients(Arena& arena, const TokenShape& tok
 }
 
 template <class L>
-void Gpt<L>::forward(const stream& s, const Microbatch& microbatch, const Activations& a) const {
+void Gpt<L>::forward(const stream& s, const Microbatch& microbatch, const Activations& a,
+                     const Scratch& scratch) const {
   if (stage_.first) {
     embedding_->forward(s, microbatch.tokens, a.input);
-    const Matrix<const float> positions = positions_->matrix(shape_.positions, shape_.hidden);
-    add_positions(s, positions.slice(0, 0, microbatch.shape.sequence), a.input);
+    add_positions(s, positions_->matrix(shape_.positions, shape_.hidden), position_of_row(), a.input);
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    blocks_[i].forward(s, microbatch.shape, block_input(a, i), a.blocks[i]);
+    blocks_[i].forward(s, microbatch.shape, block_input(a, i), a.blocks[i], scratch.block);
   }
   if (stage_.last) {
     norm_->forward(s, output(a), a.normed, a.statistics);

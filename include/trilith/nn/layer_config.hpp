@@ -2,6 +2,8 @@
 // schedule have the same LayerConfig, so their layers are compiled once.
 #pragma once
 
+#include <type_traits>
+
 #include <trilith/attention/policy.hpp>
 #include <trilith/comm/communicator.hpp>
 #include <trilith/core/config.hpp>
@@ -13,9 +15,11 @@ namespace trilith::inline v0 {
 
 template <int TP, int CP, class AttentionPolicy, device D, class PrecisionPolicy, communicator C>
 struct LayerConfig {
-  static_assert(CP == 1,
+  static_assert(AttentionPolicy::fits(CP) || !std::is_same_v<typename AttentionPolicy::kind, Local>,
                 "Attention<Local> keeps the whole sequence on one rank: CP must be 1 in "
-                "Parallelism<TP, PP, DP, CP>");
+                "Parallelism<TP, PP, DP, CP>; write Attention<Ring, Zigzag>, say, to split it");
+  static_assert(AttentionPolicy::fits(CP) || std::is_same_v<typename AttentionPolicy::kind, Local>,
+                "Attention<Hybrid<U>>: CP must be a multiple of U in Parallelism<TP, PP, DP, CP>");
 
   static constexpr int tensor_ranks = TP;
   static constexpr int context_ranks = CP;

@@ -1,10 +1,12 @@
-// Causal self-attention of several heads, the heads split over tensor ranks: a column-parallel linear makes
-// queries, keys and values of this rank's heads, a row-parallel one takes their results.
+// Self-attention of several heads, the heads split over tensor ranks and the sequence over context ranks: a
+// column-parallel linear makes queries, keys and values of this rank's heads, a row-parallel one takes their
+// results. Which keys a query sees is up to the ContextAttention that all layers of a model share.
 #pragma once
 
 #include <cmath>
 #include <string>
 
+#include <trilith/attention/context_attention.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/arena.hpp>
 #include <trilith/nn/layer_config.hpp>
@@ -18,19 +20,21 @@
 namespace trilith::inline v0 {
 
 template <class L>
-class CausalSelfAttention {
+class SelfAttention {
  public:
   using stream = typename L::stream;
+  using Context = ContextAttention<typename L::attention, typename L::device_type, typename L::communicator>;
 
   struct Activations {
     Matrix<float> qkv;      // (rows, 3 · hidden / TP): queries, keys, values of this rank's heads
     Matrix<float> context;  // (rows, hidden / TP): the heads' results
-    View<float, 3> lse;     // (batch, heads / TP, sequence)
+    View<float, 3> lse;     // (batch, heads / TP, sequence / CP)
+    typename Context::Saved saved;
   };
 
   struct Scratch {
     Matrix<float> d_context;  // (rows, hidden / TP)
-    View<float, 3> delta;     // (batch, heads / TP, sequence)
+    typename Context::Scratch context;
   };
 
   struct Names {
@@ -39,10 +43,13 @@ class CausalSelfAttention {
   };
 
   // projection_deviation: of the initial weights of the output projection, which adds to the residual stream.
-  CausalSelfAttention(Parameters<typename L::device_type>& parameters, const Names& names, Index hidden,
-                      Index heads, float projection_deviation, typename L::communicator& tensor_group)
+  // `attention` is of this rank's heads, and must outlive the layer.
+  SelfAttention(Parameters<typename L::device_type>& parameters, const Names& names, Index hidden,
+                Index heads, float projection_deviation, typename L::communicator& tensor_group,
+                const Context& attention)
       : hidden_(hidden / L::tensor_ranks),
         heads_(heads / L::tensor_ranks),
+        attention_(&attention),
         qkv_(parameters, names.qkv, {.in = hidden, .out = 3 * hidden, .parts = 3}, tensor_group),
         projection_(parameters, names.projection,
                     {.in = hidden, .out = hidden, .deviation = projection_deviation}, tensor_group) {}
@@ -50,7 +57,8 @@ class CausalSelfAttention {
   Activations activations(Arena& arena, const TokenShape& tokens) const {
     return {.qkv = arena.take<float>(tokens.rows(), 3 * hidden_),
             .context = arena.take<float>(tokens.rows(), hidden_),
-            .lse = arena.take<float>(tokens.batch, heads_, tokens.sequence)};
+            .lse = arena.take<float>(tokens.batch, heads_, tokens.sequence),
+            .saved = attention_->saved(arena, tokens.batch)};
   }
 
   Matrix<float> qkv_gradient(Arena& arena, const TokenShape& tokens) const {
@@ -59,16 +67,16 @@ class CausalSelfAttention {
 
   Scratch scratch(Arena& arena, const TokenShape& tokens) const {
     return {.d_context = arena.take<float>(tokens.rows(), hidden_),
-            .delta = arena.take<float>(tokens.batch, heads_, tokens.sequence)};
+            .context = attention_->scratch(arena, tokens.batch)};
   }
 
   // y = the projection's product, without its bias: see projection_bias().
   void forward(const stream& s, const TokenShape& tokens, Matrix<const float> x,  // (rows, hidden)
-               const Activations& activations, Matrix<float> y) const {           // (rows, hidden)
+               const Activations& activations, const Scratch& scratch,
+               Matrix<float> y) const {  // (rows, hidden)
     qkv_.forward(s, x, activations.qkv);
-    attention(s, part(activations.qkv, tokens, 0), part(activations.qkv, tokens, 1),
-              part(activations.qkv, tokens, 2), scale(), ops::Mask::causal,
-              heads_of(activations.context, tokens), activations.lse);
+    attention_->forward(s, settings(), parts(activations.qkv, tokens), heads_of(activations.context, tokens),
+                        activations.lse, activations.saved, scratch.context);
     projection_.product(s, activations.context, y);
   }
   Vector<const float> projection_bias() const { return projection_.bias(); }
@@ -77,10 +85,9 @@ class CausalSelfAttention {
                       Matrix<const float> dy, Matrix<float> d_qkv, const Scratch& scratch,
                       Matrix<float> dx) const {
     projection_.backward_input(s, dy, scratch.d_context);
-    attention_backward(s, part(activations.qkv, tokens, 0), part(activations.qkv, tokens, 1),
-                       part(activations.qkv, tokens, 2), heads_of(activations.context, tokens),
-                       activations.lse, heads_of(scratch.d_context, tokens), scale(), ops::Mask::causal,
-                       scratch.delta, part(d_qkv, tokens, 0), part(d_qkv, tokens, 1), part(d_qkv, tokens, 2));
+    attention_->backward(s, settings(), parts(activations.qkv, tokens), heads_of(activations.context, tokens),
+                         activations.lse, heads_of(scratch.d_context, tokens), parts(d_qkv, tokens),
+                         activations.saved, scratch.context);
     qkv_.backward_input(s, d_qkv, dx);
   }
 
@@ -92,7 +99,9 @@ class CausalSelfAttention {
 
  private:
   Index head_dimension() const { return hidden_ / heads_; }
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dimension())); }
+  ops::AttentionSettings settings() const {
+    return {.scale = 1.0f / std::sqrt(static_cast<float>(head_dimension()))};
+  }
 
   // (rows, heads · dimension) as (batch, sequence, heads, dimension).
   View<float, 4> heads_of(Matrix<float> x, const TokenShape& tokens) const {
@@ -101,13 +110,15 @@ class CausalSelfAttention {
             {tokens.sequence * x.stride(0), x.stride(0), head_dimension(), 1}};
   }
 
-  // Queries (0), keys (1) or values (2) out of the fused rows.
-  View<float, 4> part(Matrix<float> qkv, const TokenShape& tokens, Index index) const {
-    return heads_of(qkv.slice(1, index * hidden_, hidden_), tokens);
+  // Queries, keys and values out of the fused rows.
+  Projections<float> parts(Matrix<float> qkv, const TokenShape& tokens) const {
+    const auto part = [&](Index i) { return heads_of(qkv.slice(1, i * hidden_, hidden_), tokens); };
+    return {part(0), part(1), part(2)};
   }
 
   Index hidden_;  // of this rank
   Index heads_;   // of this rank
+  const Context* attention_;
   ColumnParallelLinear<L> qkv_;
   RowParallelLinear<L> projection_;
 };

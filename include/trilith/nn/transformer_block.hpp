@@ -37,7 +37,7 @@ class TransformerBlock {
   struct Activations {
     typename LayerNorm<L>::Statistics statistics_1;
     Matrix<float> normed_1;  // (rows, hidden)
-    typename CausalSelfAttention<L>::Activations attention;
+    typename SelfAttention<L>::Activations attention;
     Matrix<float> middle;  // (rows, hidden)
     typename LayerNorm<L>::Statistics statistics_2;
     Matrix<float> normed_2;   // (rows, hidden)
@@ -57,17 +57,18 @@ class TransformerBlock {
   // Of the rank: used within one call.
   struct Scratch {
     Matrix<float> d_normed;  // (rows, hidden)
-    typename CausalSelfAttention<L>::Scratch attention;
+    typename SelfAttention<L>::Scratch attention;
   };
 
-  // Names are GPT-2's, as Hugging Face writes them.
+  // Names are GPT-2's, as Hugging Face writes them. `attention` must outlive the block.
   TransformerBlock(Parameters<typename L::device_type>& parameters, const std::string& name,
-                   const BlockShape& shape, typename L::communicator& tensor_group)
+                   const BlockShape& shape, typename L::communicator& tensor_group,
+                   const typename SelfAttention<L>::Context& attention)
       : hidden_(shape.hidden),
         feed_forward_(shape.feed_forward / L::tensor_ranks),
         norm_1_(parameters, name + ".ln_1", shape.hidden),
         attention_(parameters, {.qkv = name + ".attn.c_attn", .projection = name + ".attn.c_proj"},
-                   shape.hidden, shape.heads, shape.residual_deviation, tensor_group),
+                   shape.hidden, shape.heads, shape.residual_deviation, tensor_group, attention),
         norm_2_(parameters, name + ".ln_2", shape.hidden),
         up_(parameters, name + ".mlp.c_fc", {.in = shape.hidden, .out = shape.feed_forward}, tensor_group),
         down_(parameters, name + ".mlp.c_proj",
@@ -101,9 +102,9 @@ class TransformerBlock {
   }
 
   void forward(const stream& s, const TokenShape& tokens, Matrix<const float> x,  // (rows, hidden)
-               const Activations& a) const {
+               const Activations& a, const Scratch& scratch) const {
     norm_1_.forward(s, x, a.normed_1, a.statistics_1);
-    attention_.forward(s, tokens, a.normed_1, a.attention, a.middle);
+    attention_.forward(s, tokens, a.normed_1, a.attention, scratch.attention, a.middle);
     norm_2_.forward_residual(s, attention_.projection_bias(), x, a.middle, a.normed_2, a.statistics_2);
     up_.product(s, a.normed_2, a.up);
     add_bias_gelu(s, up_.bias(), a.up, a.activated);
@@ -137,7 +138,7 @@ class TransformerBlock {
   Index hidden_;
   Index feed_forward_;  // of this rank
   LayerNorm<L> norm_1_;
-  CausalSelfAttention<L> attention_;
+  SelfAttention<L> attention_;
   LayerNorm<L> norm_2_;
   ColumnParallelLinear<L> up_;
   RowParallelLinear<L> down_;

@@ -1,10 +1,46 @@
 // What attention is told besides its tensors, on any device.
+//
+// Attention goes over the keys of a query in one hop or in several, as blocks of keys arrive from other
+// ranks. Between hops a query's carry lies in memory, in float32 and not normalised, so that no error grows
+// with the number of hops; the last hop normalises it.
 #pragma once
+
+#include <cstdint>
+
+#include <trilith/core/tensor.hpp>
 
 namespace trilith::inline v0::ops {
 
-// Which keys a query sees: all, or those with key ≤ query + keys − queries, so that the last query sees every
-// key. A query that sees none has out 0, lse −∞ and no gradients.
-enum class Mask { full, causal };
+struct AttentionSettings {
+  float scale = 1;     // of the scores q · k
+  float soft_cap = 0;  // c > 0: a score x becomes c · tanh(x / c); 0: it stays
+  // (heads): of each head the logit of a sink, which takes its part of every query's softmax and gives
+  // nothing; empty: none.
+  Vector<const float> sinks = {};
+
+  bool has_sinks() const { return sinks.size() > 0; }
+};
+
+// The keys that each query sees: those from first(i) up to, but not including, last(i). Among the queries
+// that see any, neither falls as i rises. A query that sees none has out 0, lse −∞ (or its sink's logit) and
+// gives no gradients.
+struct KeyRanges {
+  Vector<const std::int32_t> first;  // (queries)
+  Vector<const std::int32_t> last;   // (queries)
+};
+
+// The running softmax of each query.
+struct AttentionCarry {
+  View<float, 4> out;      // (batch, queries, heads, dimension): Σ e^(score − maximum) · v
+  View<float, 3> maximum;  // (batch, heads, queries)
+  View<float, 3> sum;      // (batch, heads, queries): Σ e^(score − maximum)
+};
+
+// Whether a hop begins the carry, instead of going on from it, and whether it ends with the results, instead
+// of leaving the carry.
+struct Hop {
+  bool first = true;
+  bool last = true;
+};
 
 }  // namespace trilith::inline v0::ops

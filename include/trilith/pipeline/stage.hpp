@@ -54,7 +54,7 @@ class Stage {
       for (int i = 0; i < slots.output_gradients; ++i) {
         plan.output_gradients.push_back(model.boundary(arena, tokens));
       }
-      if (slots.gradients > 0) plan.scratch = model.scratch(arena, tokens);
+      plan.scratch = model.scratch(arena, tokens);
       return plan;
     });
   }
@@ -73,7 +73,7 @@ class Stage {
   void forward(const stream& s, int microbatch, const StagePlaces& at) {
     typename Model::Activations& a = plan_.activations[at.activations];
     a.input = plan_.inputs[at.input];
-    model_->forward(s, microbatches_[microbatch], a);
+    model_->forward(s, microbatches_[microbatch], a, plan_.scratch);
     if (last_) model_->loss(s, microbatches_[microbatch], a, losses_.slice(0, microbatch, 1));
   }
 

@@ -2,7 +2,8 @@
 //
 // q and out: (batch, queries, heads, dimension); k and v: (batch, keys, kv_heads, dimension), where heads is
 // a multiple of kv_heads and query head h reads key head h / (heads / kv_heads); lse and delta: (batch,
-// heads, queries). Everything is float32, and strided in all but the last dimension. Outputs are overwritten.
+// heads, queries). Everything is float32, and strided in all but the last dimension. Outputs are overwritten
+// unless said otherwise.
 //
 // Scores exist only as tiles: the softmax is online (Milakov and Gimelshein, arXiv:1805.02867; Dao et al.,
 // arXiv:2205.14135), its carry of output, maximum and sum unnormalised until the last key, and the backward
@@ -11,12 +12,18 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
 
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/host.hpp>
+#include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/attention.hpp>
+#include <trilith/ops/host/attention_backward_tiles.hpp>
 #include <trilith/ops/host/attention_tiles.hpp>
 #include <trilith/ops/host/parallel.hpp>
+#include <trilith/ops/host/row_ranges.hpp>
 #include <trilith/ops/host/simd.hpp>
 #include <trilith/ops/host/tile_gemm.hpp>
 
@@ -30,94 +37,148 @@ Matrix<T> head_of(View<T, 4> x, Index batch, Index head) {
   return {&x(batch, 0, head, 0), {x.extent(1), x.extent(3)}, {x.stride(1), 1}};
 }
 
-inline Visibility visibility(Mask mask, Index queries, Index keys) {
-  return {mask == Mask::causal ? keys - queries : keys, keys};
-}
-
 }  // namespace tile
 
+// One hop: the keys k and values v, of which the queries see `ranges`. A hop that is not the first goes on
+// from `carry`; one that is not the last leaves it, and out and lse alone.
 inline void attention(const Host::Stream& stream, View<const float, 4> q, View<const float, 4> k,
-                      View<const float, 4> v, float scale, Mask mask, View<float, 4> out,
-                      View<float, 3> lse) {
+                      View<const float, 4> v, const AttentionSettings& settings, const KeyRanges& ranges,
+                      Hop hop, const AttentionCarry& carry, View<float, 4> out, View<float, 3> lse) {
+  using tile::head_of;
+  using tile::key_tile;
+  using tile::query_tile;
   const Index queries = q.extent(1);
   const Index heads = q.extent(2);
+  const Index dimension = q.extent(3);
+  const Index width = tile::round_up(dimension, simd::lanes);
   const Index group = heads / k.extent(2);
-  const tile::Visibility visible = tile::visibility(mask, queries, k.extent(1));
-  const Index tiles = (queries + tile::query_tile - 1) / tile::query_tile;
-  const Index work = 2 * tile::query_tile * k.extent(1) * q.extent(3);
+  const Index tiles = (queries + query_tile - 1) / query_tile;
+  const Index work = 2 * query_tile * k.extent(1) * dimension;
   const Index grain = parallel::grain(work, parallel::least_multiply_adds);
   stream.parallel_for(q.extent(0) * heads * tiles, grain, [&](Index begin, Index end) {
+    const auto [o_tile, q_panels, k_tile, v_tile, scores] =
+        tile::scratch(std::array{query_tile * width, query_tile * dimension, key_tile * width,
+                                 key_tile * width, key_tile * tile::panel});
     for (Index item = begin; item < end; ++item) {
       const Index batch = item / (heads * tiles);
       const Index head = item / tiles % heads;
       // A late tile follows an early one, so that causal work is even over any part of a head's tiles.
       const Index turn = item % tiles;
-      const Index first = (turn % 2 == 0 ? turn / 2 : tiles - 1 - turn / 2) * tile::query_tile;
-      const Index length = std::min(tile::query_tile, queries - first);
-      tile::attend(tile::head_of(q, batch, head).slice(0, first, length),
-                   tile::head_of(k, batch, head / group), tile::head_of(v, batch, head / group), scale, first,
-                   visible, tile::head_of(out, batch, head).slice(0, first, length),
-                   lse[batch][head].slice(0, first, length));
+      const Index first = (turn % 2 == 0 ? turn / 2 : tiles - 1 - turn / 2) * query_tile;
+      const Index length = std::min(query_tile, queries - first);
+      const tile::RowRanges see(ranges, first, length);
+      if (see.hull().empty() && !hop.first && !hop.last) continue;
+
+      const auto rows_of = [&](View<float, 3> x) { return x[batch][head].slice(0, first, length); };
+      const auto carry_rows = [&]() -> tile::CarryRows {
+        return {head_of(carry.out, batch, head).slice(0, first, length), rows_of(carry.maximum),
+                rows_of(carry.sum)};
+      };
+      tile::TileCarry running(o_tile, length, width);
+      if (hop.first) {
+        running.begin(settings.has_sinks() ? settings.sinks(head) : -std::numeric_limits<float>::infinity());
+      } else {
+        running.load(carry_rows());
+      }
+      tile::attend(head_of(q, batch, head).slice(0, first, length), head_of(k, batch, head / group),
+                   head_of(v, batch, head / group), settings, see, {q_panels, k_tile, v_tile, scores},
+                   running);
+      if (hop.last) {
+        running.finish(head_of(out, batch, head).slice(0, first, length), rows_of(lse));
+      } else {
+        running.store(carry_rows());
+      }
     }
   });
 }
 
-// out and lse are those of attention() over all keys, of which k and v may be a part: then dq is what this
-// part gives to it. delta is scratch: it is left as the row sums of d_out · out.
+// All keys at once.
+inline void attention(const Host::Stream& stream, View<const float, 4> q, View<const float, 4> k,
+                      View<const float, 4> v, const AttentionSettings& settings, const KeyRanges& ranges,
+                      View<float, 4> out, View<float, 3> lse) {
+  attention(stream, q, k, v, settings, ranges, Hop{}, AttentionCarry{}, out, lse);
+}
+
+// delta = the row sums of d_out · out, which every hop of the backward pass needs.
+inline void attention_delta(const Host::Stream& stream, View<const float, 4> out, View<const float, 4> d_out,
+                            View<float, 3> delta) {
+  const Index heads = out.extent(2);
+  const Index grain = parallel::grain(out.extent(1) * out.extent(3));
+  stream.parallel_for(out.extent(0) * heads, grain, [&](Index begin, Index end) {
+    for (Index item = begin; item < end; ++item) {
+      tile::row_dots(tile::head_of(d_out, item / heads, item % heads),
+                     tile::head_of(out, item / heads, item % heads), delta[item / heads][item % heads]);
+    }
+  });
+}
+
+// One hop of the backward pass: what the keys k and values v, of which the queries see `ranges`, give to dq,
+// and their own gradients. lse and delta are those of attention over all keys. dq is overwritten or added to,
+// as `into_dq` says; dk and dv are overwritten.
 inline void attention_backward(const Host::Stream& stream, View<const float, 4> q, View<const float, 4> k,
-                               View<const float, 4> v, View<const float, 4> out, View<const float, 3> lse,
-                               View<const float, 4> d_out, float scale, Mask mask, View<float, 3> delta,
-                               View<float, 4> dq, View<float, 4> dk, View<float, 4> dv) {
+                               View<const float, 4> v, View<const float, 3> lse, View<const float, 3> delta,
+                               View<const float, 4> d_out, const AttentionSettings& settings,
+                               const KeyRanges& ranges, Accumulate into_dq, View<float, 4> dq,
+                               View<float, 4> dk, View<float, 4> dv) {
   using tile::head_of;
   using tile::key_tile;
   using tile::query_tile;
+  const Index queries = q.extent(1);
   const Index keys = k.extent(1);
   const Index kv_heads = k.extent(2);
   const Index group = q.extent(2) / kv_heads;
   const Index dimension = q.extent(3);
   const Index width = tile::round_up(dimension, simd::lanes);
-  const tile::Visibility visible = tile::visibility(mask, q.extent(1), keys);
-  const Index work = 5 * group * q.extent(1) * keys * dimension;
+  const Index work = 5 * group * queries * keys * dimension;
   const Index grain = parallel::grain(work, parallel::least_multiply_adds);
   stream.parallel_for(q.extent(0) * kv_heads, grain, [&](Index begin, Index end) {
-    const auto pieces =
-        tile::scratch({key_tile * dimension, key_tile * dimension, key_tile * width, key_tile * width,
-                       key_tile * width, query_tile * width, query_tile * width, query_tile * width,
-                       query_tile * key_tile, query_tile * key_tile});
-    tile::KeyTile key_part{pieces[0], pieces[1], pieces[2], pieces[3], pieces[4], 0, 0};
-    const tile::QueryTile query_part{pieces[5], pieces[6], pieces[7], pieces[8], pieces[9]};
+    tile::BackwardTiles tiles(dimension);
+    tile::KeyTile& key_part = tiles.keys;
     for (Index item = begin; item < end; ++item) {
       const Index batch = item / kv_heads;
       const Index kv_head = item % kv_heads;
-      for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        tile::row_dots(head_of(d_out, batch, head), head_of(out, batch, head), delta[batch][head]);
+      for (Index head = kv_head * group; into_dq == Accumulate::no && head < (kv_head + 1) * group; ++head) {
         const Matrix<float> cleared = head_of(dq, batch, head);
-        for (Index i = 0; i < cleared.extent(0); ++i) std::fill_n(&cleared(i, 0), dimension, 0.0f);
+        for (Index i = 0; i < queries; ++i) std::fill_n(&cleared(i, 0), dimension, 0.0f);
       }
       for (key_part.first = 0; key_part.first < keys; key_part.first += key_tile) {
         key_part.length = std::min(key_tile, keys - key_part.first);
-        const auto k_slice = head_of(k, batch, kv_head).slice(0, key_part.first, key_part.length);
-        const auto v_slice = head_of(v, batch, kv_head).slice(0, key_part.first, key_part.length);
-        tile::pack_transposed(k_slice, 1, key_part.k_panels);
-        tile::pack_transposed(v_slice, 1, key_part.v_panels);
-        tile::pack_rows(k_slice, scale, key_part.k_rows, width);
-        std::fill_n(key_part.dk, key_tile * width, 0.0f);
-        std::fill_n(key_part.dv, key_tile * width, 0.0f);
-        for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-          const tile::QueryHead queries{head_of(q, batch, head), head_of(d_out, batch, head),
-                                        lse[batch][head], delta[batch][head], head_of(dq, batch, head)};
-          for (Index first = visible.first_query_of(key_part.first) / query_tile * query_tile;
-               first < q.extent(1); first += query_tile) {
-            tile::attend_backward(key_part, query_part, queries, scale, first, visible);
+        const auto part_of = [&](auto x) {
+          return head_of(x, batch, kv_head).slice(0, key_part.first, key_part.length);
+        };
+        key_part.begin(part_of(k), part_of(v), settings.scale, width);
+        for (Index first = 0; first < queries; first += query_tile) {
+          const Index rows = std::min(query_tile, queries - first);
+          const tile::RowRanges see(ranges, first, rows);
+          if (see.hull().within(key_part.first, key_part.length).empty()) continue;
+          for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+            const tile::QueryHead query_head{head_of(q, batch, head), head_of(d_out, batch, head),
+                                             lse[batch][head], delta[batch][head], head_of(dq, batch, head)};
+            tile::attend_backward(key_part, tiles.queries, query_head, settings, first, rows, see);
           }
         }
-        tile::unpack_rows(key_part.dk, width,
-                          head_of(dk, batch, kv_head).slice(0, key_part.first, key_part.length));
-        tile::unpack_rows(key_part.dv, width,
-                          head_of(dv, batch, kv_head).slice(0, key_part.first, key_part.length));
+        tile::unpack_rows(key_part.dk, width, part_of(dk));
+        tile::unpack_rows(key_part.dv, width, part_of(dv));
       }
     }
   });
+}
+
+// d_sinks (heads): a sink's weight in a query's softmax is e^(sink − lse), and its value is 0, so that the
+// query gives it −weight · delta.
+inline void attention_sinks_backward(const Host::Stream&, View<const float, 3> lse,
+                                     View<const float, 3> delta, const AttentionSettings& settings,
+                                     Accumulate accumulate, Vector<float> d_sinks) {
+  for (Index head = 0; head < d_sinks.size(); ++head) {
+    double sum = accumulate == Accumulate::yes ? double{d_sinks(head)} : 0.0;
+    for (Index batch = 0; batch < lse.extent(0); ++batch) {
+      for (Index i = 0; i < lse.extent(2); ++i) {
+        sum -= std::exp(double{settings.sinks(head)} - double{lse(batch, head, i)}) *
+               double{delta(batch, head, i)};
+      }
+    }
+    d_sinks(head) = static_cast<float>(sum);
+  }
 }
 
 }  // namespace trilith::inline v0::ops

@@ -1,4 +1,4 @@
-// Attention of a tile of queries, or to a tile of keys, of one head: what one thread does at a time.
+// Attention of a tile of queries of one head: what one thread does at a time.
 //
 // A head is a (sequence, dimension) matrix of strided rows. Tiles are packed first: rows are filled up to
 // `width` floats, the dimension rounded up to simd::lanes, with 0; what lies in rows beyond the last is never
@@ -12,26 +12,12 @@
 
 #include <trilith/core/tensor.hpp>
 #include <trilith/ops/accumulate.hpp>
+#include <trilith/ops/attention.hpp>
+#include <trilith/ops/host/row_ranges.hpp>
 #include <trilith/ops/host/simd.hpp>
 #include <trilith/ops/host/tile_gemm.hpp>
 
 namespace trilith::inline v0::ops::tile {
-
-inline constexpr Index query_tile = 128;
-inline constexpr Index key_tile = 128;
-
-// Query i sees a prefix of the keys: the first i + 1 + offset, as far as there are so many.
-class Visibility {
- public:
-  Visibility(Index offset, Index keys) : offset_(offset), keys_(keys) {}
-
-  Index keys_of(Index query) const { return std::clamp<Index>(query + 1 + offset_, 0, keys_); }
-  Index first_query_of(Index key) const { return std::max<Index>(key - offset_, 0); }
-
- private:
-  Index offset_;
-  Index keys_;
-};
 
 // The carry of the online softmax for simd::lanes queries, but for its output.
 struct SoftmaxCarry {
@@ -69,83 +55,150 @@ inline simd::Floats take_scores(SoftmaxCarry& carry, float* scores, Index stride
   return factor;
 }
 
-// The scores of the queries from `query` on, one a lane, with the keys from `key` on, one a row of panel
-// floats: −∞ where the query does not see the key.
-inline void hide(float* scores, Index keys, Index key, Index query, Visibility visible) {
-  for (Index j = std::max<Index>(visible.keys_of(query) - key, 0); j < keys; ++j) {
-    const int first_lane = static_cast<int>(visible.first_query_of(key + j) - query);
-    const simd::Ints sees = simd::lane_numbers() >= first_lane;
+// The scores of the queries of a strip, one a lane, with `keys` of a tile that begins with key `key`, one a
+// row of panel floats: −∞ where the query does not see the key.
+inline void hide(float* scores, Interval keys, Index key, const RowRanges& see, Index row) {
+  const Interval core = see.core(row).within(key, keys.last);
+  const auto hide_some = [&](Index first, Index last) {
+    for (Index j = first; j < last; ++j) {
+      float* const at = scores + j * panel;
+      simd::store(at, simd::select(see.lanes_that_see(row, key + j), simd::load(at),
+                                   simd::broadcast(-std::numeric_limits<float>::infinity())));
+    }
+  };
+  if (core.empty()) return hide_some(keys.first, keys.last);
+  hide_some(keys.first, core.first);
+  hide_some(core.last, keys.last);
+}
+
+// Rows of a carry in memory: those of a tile of queries of one head.
+struct CarryRows {
+  Matrix<float> out;      // (queries, dimension)
+  Vector<float> maximum;  // (queries)
+  Vector<float> sum;      // (queries)
+};
+
+// One tile's carry, while it is worked on.
+class TileCarry {
+ public:
+  TileCarry(float* out, Index queries, Index width) : out_(out), queries_(queries), width_(width) {}
+
+  // sink: the logit of the head's sink, −∞ for none.
+  void begin(float sink) {
+    const float sum = sink > -std::numeric_limits<float>::infinity() ? 1.0f : 0.0f;
+    for (SoftmaxCarry& strip : strips_) strip = {simd::broadcast(sink), simd::broadcast(sum)};
+    std::fill_n(out_, round_up(queries_, simd::lanes) * width_, 0.0f);
+  }
+
+  void load(const CarryRows& from) {
+    pack_rows(from.out, 1, out_, width_);
+    for_each_strip([&](Index row, Index count) {
+      strips_[row / simd::lanes] = {simd::load_first(&from.maximum(row), count),
+                                    simd::load_first(&from.sum(row), count)};
+    });
+  }
+
+  void store(const CarryRows& to) const {
+    unpack_rows(out_, width_, to.out);
+    for_each_strip([&](Index row, Index count) {
+      simd::store_first(&to.maximum(row), strips_[row / simd::lanes].maximum, count);
+      simd::store_first(&to.sum(row), strips_[row / simd::lanes].sum, count);
+    });
+  }
+
+  // Takes in scores of the strip of queries that begins with `row`, and the values of their keys.
+  void take(Index row, float* scores, Index keys, const float* values) {
+    const simd::Floats factor = take_scores(strips_[row / simd::lanes], scores, panel, keys);
+    float* const out = out_ + row * width_;
+    for (Index r = 0; r < simd::lanes; ++r) {
+      for (Index c = 0; c < width_; c += simd::lanes) {
+        float* const at = out + r * width_ + c;
+        simd::store(at, simd::load(at) * factor[r]);
+      }
+    }
+    multiply<Accumulate::yes>(simd::lanes, width_, keys, Left<Contiguous::row>{scores, panel}, values, width_,
+                              out, width_);
+  }
+
+  // out = the normalised output, lse = maximum + log(sum).
+  void finish(Matrix<float> out, Vector<float> lse) {
+    for (Index row = 0; row < queries_; ++row) {
+      const SoftmaxCarry& carry = strips_[row / simd::lanes];
+      const float sum = carry.sum[row % simd::lanes];
+      const float inverse = sum > 0 ? 1 / sum : 0;
+      lse(row) = carry.maximum[row % simd::lanes] + std::log(sum);
+      for (float* at = out_ + row * width_; at < out_ + (row + 1) * width_; at += simd::lanes) {
+        simd::store(at, simd::load(at) * inverse);
+      }
+    }
+    unpack_rows(out_, width_, out);
+  }
+
+ private:
+  template <class Body>
+  void for_each_strip(Body&& body) const {
+    for (Index row = 0; row < queries_; row += simd::lanes) {
+      body(row, std::min(simd::lanes, queries_ - row));
+    }
+  }
+
+  float* out_;  // (queries, width)
+  Index queries_;
+  Index width_;
+  SoftmaxCarry strips_[query_tile / simd::lanes];
+};
+
+// c · tanh(x / c) of the scores of a strip of queries with `keys`.
+inline void cap(float* scores, Interval keys, float soft_cap) {
+  const float inverse = 1 / soft_cap;
+  for (Index j = keys.first; j < keys.last; ++j) {
     float* const at = scores + j * panel;
-    simd::store(at,
-                simd::select(sees, simd::load(at), simd::broadcast(-std::numeric_limits<float>::infinity())));
+    simd::store(at, simd::tanh(simd::load(at) * inverse) * soft_cap);
   }
 }
 
-// The queries of one head from `first` on, query_tile at most, over all keys.
-inline void attend(Matrix<const float> q, Matrix<const float> k, Matrix<const float> v, float scale,
-                   Index first, Visibility visible, Matrix<float> out, Vector<float> lse) {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
+// Room for packed tiles of queries, keys and values, and for their scores.
+struct ForwardRoom {
+  float* q_panels;  // (queries / panel, dimension, panel)
+  float* k;         // (keys, width)
+  float* v;         // (keys, width)
+  float* scores;    // (keys, panel)
+};
+
+// Takes in, for the queries of a tile, the keys and values that they see.
+inline void attend(Matrix<const float> q, Matrix<const float> k, Matrix<const float> v,
+                   const AttentionSettings& settings, const RowRanges& see, const ForwardRoom& room,
+                   TileCarry& carry) {
   const Index queries = q.extent(0);
   const Index dimension = q.extent(1);
   const Index width = round_up(dimension, simd::lanes);
-  const Index seen = visible.keys_of(first + queries - 1);
+  pack_transposed(q, settings.scale, room.q_panels);
 
-  const auto pieces = scratch(
-      {query_tile * dimension, query_tile * width, key_tile * width, key_tile * width, key_tile * panel});
-  const auto [q_panels, o_tile, k_tile, v_tile, scores] = pieces;
-  SoftmaxCarry carries[query_tile / simd::lanes];
-  for (SoftmaxCarry& carry : carries) carry = {simd::broadcast(-infinity), simd::Floats{}};
-  std::fill_n(o_tile, round_up(queries, simd::lanes) * width, 0.0f);
-  pack_transposed(q, scale, q_panels);
-
-  for (Index key = 0; key < seen; key += key_tile) {
-    const Index length = std::min(key_tile, seen - key);
-    pack_rows(k.slice(0, key, length), 1, k_tile, width);
-    pack_rows(v.slice(0, key, length), 1, v_tile, width);
+  const Interval all = see.hull();
+  for (Index key = all.first; key < all.last; key += key_tile) {
+    const Index length = std::min(key_tile, all.last - key);
+    pack_rows(k.slice(0, key, length), 1, room.k, width);
+    pack_rows(v.slice(0, key, length), 1, room.v, width);
     for (Index row = 0; row < queries; row += panel) {
-      const Index last = first + std::min(row + panel, queries) - 1;
-      const Index count = std::min(visible.keys_of(last) - key, length);
-      if (count <= 0) continue;
-      // Scores are (keys, queries): what a lane computes is one query's. The first lanes see the fewest keys.
-      const float* const q_panel = q_panels + row * dimension;
-      const Index shared = std::clamp<Index>(
-          round_up(visible.keys_of(first + row + simd::lanes - 1) - key, row_block), 0, count);
-      multiply<Accumulate::no>(shared, panel, dimension, Left<Contiguous::inner>{k_tile, width}, q_panel,
-                               panel, scores, panel);
-      if (shared < count) {
-        multiply<Accumulate::no>(count - shared, panel - simd::lanes, dimension,
-                                 Left<Contiguous::inner>{k_tile + shared * width, width},
-                                 q_panel + simd::lanes, panel, scores + shared * panel + simd::lanes, panel);
-      }
-      for (Index i = row; i < std::min(row + panel, queries); i += simd::lanes) {
-        const Index some = std::min(visible.keys_of(first + i + simd::lanes - 1) - key, count);
-        if (some <= 0) continue;
-        float* const weights = scores + (i - row);
-        hide(weights, some, key, first + i, visible);
-        const simd::Floats factor = take_scores(carries[i / simd::lanes], weights, panel, some);
-        float* const o = o_tile + i * width;
-        for (Index r = 0; r < simd::lanes; ++r) {
-          for (Index c = 0; c < width; c += simd::lanes) {
-            float* const at = o + r * width + c;
-            simd::store(at, simd::load(at) * factor[r]);
-          }
-        }
-        multiply<Accumulate::yes>(simd::lanes, width, some, Left<Contiguous::row>{weights, panel}, v_tile,
-                                  width, o, width);
+      // Scores are (keys, queries): what a lane computes is one query's.
+      const PanelStrips seen = strips_of(see, row, queries, key, length);
+      for_each_region(seen, [&](Interval keys, Index strip, Index strips) {
+        multiply<Accumulate::no>(keys.size(), strips * simd::lanes, dimension,
+                                 Left<Contiguous::inner>{room.k + keys.first * width, width},
+                                 room.q_panels + row * dimension + strip * simd::lanes, panel,
+                                 room.scores + keys.first * panel + strip * simd::lanes, panel);
+      });
+      for (Index strip = 0; strip < vectors; ++strip) {
+        const Interval keys = seen[static_cast<std::size_t>(strip)];
+        if (keys.empty()) continue;
+        const Index first_row = row + strip * simd::lanes;
+        float* const strip_scores = room.scores + strip * simd::lanes;
+        if (settings.soft_cap > 0) cap(strip_scores, keys, settings.soft_cap);
+        hide(strip_scores, keys, key, see, first_row);
+        carry.take(first_row, strip_scores + keys.first * panel, keys.size(), room.v + keys.first * width);
       }
     }
   }
-
-  for (Index row = 0; row < queries; ++row) {
-    const SoftmaxCarry& carry = carries[row / simd::lanes];
-    const float sum = carry.sum[row % simd::lanes];
-    const float inverse = sum > 0 ? 1 / sum : 0;
-    lse(row) = carry.maximum[row % simd::lanes] + std::log(sum);
-    for (float* at = o_tile + row * width; at < o_tile + (row + 1) * width; at += simd::lanes) {
-      simd::store(at, simd::load(at) * inverse);
-    }
-  }
-  unpack_rows(o_tile, width, out);
 }
 
 // sums(i) = a(i, ·) · b(i, ·)
@@ -163,96 +216,6 @@ inline void row_dots(Matrix<const float> a, Matrix<const float> b, Vector<float>
     }
     sums(row) = simd::sum(sum);
   }
-}
-
-// One head of queries in the backward pass.
-struct QueryHead {
-  Matrix<const float> q, d_out;  // (queries, dimension)
-  Vector<const float> lse, delta;
-  Matrix<float> dq;  // added to
-};
-
-// A packed tile of keys and values, and the gradients that gather in it.
-struct KeyTile {
-  float* k_panels;  // (keys / panel, dimension, panel)
-  float* v_panels;  // (keys / panel, dimension, panel)
-  float* k_rows;    // scale · k, (keys, width)
-  float* dk;        // (keys, width)
-  float* dv;        // (keys, width)
-  Index first;
-  Index length;
-};
-
-// Room for a packed tile of queries, and for its scores with a tile of keys.
-struct QueryTile {
-  float* q_rows;    // scale · q, (queries, width)
-  float* d_out;     // (queries, width)
-  float* dq;        // (queries, width)
-  float* weights;   // (queries, keys)
-  float* d_scores;  // (queries, keys)
-};
-
-// What the queries from `first` on, query_tile at most, give to the keys of a tile and get from them.
-inline void attend_backward(const KeyTile& keys, const QueryTile& tile, QueryHead head, float scale,
-                            Index first, Visibility visible) {
-  const Index dimension = head.q.extent(1);
-  const Index width = round_up(dimension, simd::lanes);
-  const Index rows = std::min(query_tile, head.q.extent(0) - first);
-  const Matrix<float> dq = head.dq.slice(0, first, rows);
-  pack_rows(head.q.slice(0, first, rows), scale, tile.q_rows, width);
-  pack_rows(head.d_out.slice(0, first, rows), 1, tile.d_out, width);
-  pack_rows(dq, 1, tile.dq, width);
-
-  // What is formed begins, for each strip of simd::lanes keys, at the rows that see one of them.
-  const auto first_row = [&](Index strip) {
-    const Index row = visible.first_query_of(keys.first + strip) - first;
-    return std::clamp<Index>(row, 0, rows) / simd::lanes * simd::lanes;
-  };
-  for (Index p = 0; p < keys.length; p += panel) {
-    // The rows that see only the first strip of a panel, then those that see it all.
-    const Index top = first_row(p);
-    const Index whole = first_row(p + panel - simd::lanes);
-    const auto scores = [&](const float* left, const float* panels, float* to, Index row, Index count,
-                            Index columns) {
-      multiply<Accumulate::no>(count, columns, dimension, Left<Contiguous::inner>{left + row * width, width},
-                               panels + p * dimension, panel, to + row * key_tile + p, key_tile);
-    };
-    scores(tile.q_rows, keys.k_panels, tile.weights, top, whole - top, panel - simd::lanes);
-    scores(tile.q_rows, keys.k_panels, tile.weights, whole, rows - whole, panel);
-    scores(tile.d_out, keys.v_panels, tile.d_scores, top, whole - top, panel - simd::lanes);
-    scores(tile.d_out, keys.v_panels, tile.d_scores, whole, rows - whole, panel);
-  }
-
-  for (Index strip = 0; strip < keys.length; strip += simd::lanes) {
-    const Index top = first_row(strip);
-    for (Index row = top; row < rows; ++row) {
-      const Index query = first + row;
-      const Index seen = visible.keys_of(query) - keys.first - strip;
-      float* const weight_at = tile.weights + row * key_tile + strip;
-      float* const d_score_at = tile.d_scores + row * key_tile + strip;
-      simd::Floats weight = simd::exp(simd::load(weight_at) - head.lse(query));
-      if (seen < simd::lanes) {  // where the query sees none at all, e^(score + ∞) goes too
-        weight = simd::select(simd::lane_numbers() < static_cast<int>(seen), weight, simd::Floats{});
-      }
-      simd::store(weight_at, weight);
-      simd::store(d_score_at, weight * (simd::load(d_score_at) - head.delta(query)));
-    }
-    const Index some = std::min(simd::lanes, keys.length - strip);
-    multiply<Accumulate::yes>(some, width, rows - top,
-                              Left<Contiguous::row>{tile.weights + top * key_tile + strip, key_tile},
-                              tile.d_out + top * width, width, keys.dv + strip * width, width);
-    multiply<Accumulate::yes>(some, width, rows - top,
-                              Left<Contiguous::row>{tile.d_scores + top * key_tile + strip, key_tile},
-                              tile.q_rows + top * width, width, keys.dk + strip * width, width);
-  }
-
-  for (Index i = 0; i < rows; i += simd::lanes) {
-    const Index some = std::min(visible.keys_of(first + i + simd::lanes - 1) - keys.first, keys.length);
-    multiply<Accumulate::yes>(std::min(simd::lanes, rows - i), width, some,
-                              Left<Contiguous::inner>{tile.d_scores + i * key_tile, key_tile}, keys.k_rows,
-                              width, tile.dq + i * width, width);
-  }
-  unpack_rows(tile.dq, width, dq);
 }
 
 }  // namespace trilith::inline v0::ops::tile

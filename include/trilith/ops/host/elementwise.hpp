@@ -130,4 +130,17 @@ inline void copy(const Host::Stream& stream, Vector<const float> from, Vector<fl
                      [&](Index first, Index last) { std::copy_n(&from(first), last - first, &to(first)); });
 }
 
+// The same for (batch, rows, heads, dimension), strided in all but the last.
+inline void copy(const Host::Stream& stream, View<const float, 4> from, View<float, 4> to) {
+  const Index rows = from.extent(1);
+  parallel::rows(
+      stream, from.extent(0) * rows, from.extent(2) * from.extent(3), [&](Index first, Index last) {
+        for (Index i = first; i < last; ++i) {
+          for (Index head = 0; head < from.extent(2); ++head) {
+            std::copy_n(&from(i / rows, i % rows, head, 0), from.extent(3), &to(i / rows, i % rows, head, 0));
+          }
+        }
+      });
+}
+
 }  // namespace trilith::inline v0::ops

@@ -49,14 +49,17 @@ inline void embedding_backward(const Host::Stream& stream, Vector<const std::int
   });
 }
 
-// y += the positions' rows, in each sequence of the batch. The sequence's length is positions.extent(0), so
-// pass the rows of the table that the sequence has. y.extent(0) must be a multiple of it.
-inline void add_positions(const Host::Stream& stream,
-                          Matrix<const float> positions,  // (sequence, hidden)
-                          Matrix<float> y) {              // (batch · sequence, hidden)
+// y += the rows of the table that belong to the positions, in each sequence of the batch. positions: of each
+// row of a sequence; none twice; a negative one, of a row that is padding, adds nothing. y.extent(0) must be
+// a multiple of their number.
+inline void add_positions(const Host::Stream& stream, Matrix<const float> table,  // (positions, hidden)
+                          Vector<const std::int32_t> positions,                   // (sequence)
+                          Matrix<float> y) {  // (batch · sequence, hidden)
   parallel::rows(stream, y.extent(0), y.extent(1), [&](Index first, Index last) {
     for (Index n = first; n < last; ++n) {
-      const float* const from = &positions(n % positions.extent(0), 0);
+      const Index position = positions(n % positions.size());
+      if (position < 0) continue;
+      const float* const from = &table(position, 0);
       float* const to = &y(n, 0);
       simd::for_each_vector(y.extent(1), [&](Index i, auto w) {
         simd::store_first(to + i, simd::load_first(to + i, w) + simd::load_first(from + i, w), w);
@@ -65,21 +68,22 @@ inline void add_positions(const Host::Stream& stream,
   });
 }
 
-// d_positions = or += the sum of dy over the batch, in ascending order. d_positions are the rows that
-// add_positions was given; where a table has more and its gradient is to be overwritten, `fill` the rest
-// with zeros.
+// The rows of d_table that belong to the positions = or += the sum of dy over the batch, in ascending order.
+// Other rows are left as they are: where the gradient is to be overwritten, zeros must stand there.
 inline void positions_backward(const Host::Stream& stream,
-                               Matrix<const float> dy,     // (batch · sequence, hidden)
-                               Matrix<float> d_positions,  // (sequence, hidden)
+                               Matrix<const float> dy,                // (batch · sequence, hidden)
+                               Vector<const std::int32_t> positions,  // (sequence)
+                               Matrix<float> d_table,                 // (positions, hidden)
                                Accumulate accumulate) {
-  const Index sequence = d_positions.extent(0);
-  const Index width = d_positions.extent(1);
+  const Index sequence = positions.size();
+  const Index width = d_table.extent(1);
   parallel::rows(
       stream, sequence, width * (dy.extent(0) / std::max<Index>(sequence, 1)), [&](Index first, Index last) {
-        for (Index position = first; position < last; ++position) {
-          float* const to = &d_positions(position, 0);
+        for (Index row = first; row < last; ++row) {
+          if (positions(row) < 0) continue;
+          float* const to = &d_table(positions(row), 0);
           if (accumulate == Accumulate::no) std::fill_n(to, width, 0.0f);
-          for (Index n = position; n < dy.extent(0); n += sequence) {
+          for (Index n = row; n < dy.extent(0); n += sequence) {
             const float* const from = &dy(n, 0);
             simd::for_each_vector(width, [&](Index i, auto w) {
               simd::store_first(to + i, simd::load_first(to + i, w) + simd::load_first(from + i, w), w);

@@ -121,6 +121,19 @@ inline Floats exp(Floats x) {
   return is_number ? result : x;
 }
 
+// tanh x for every x, NaN too: near 0, where 1 − 2 / (e^2|x| + 1) would cancel, by the [5/4] Padé
+// approximant. Error at most 2e-7 of the result up to 1/2, 1.5e-7 beyond.
+inline Floats tanh(Floats x) {
+  const Floats magnitude = max(x, -x);
+  const Floats square = x * x;
+  const Floats near_zero =
+      x * ((square + 105.0f) * square + 945.0f) / ((15.0f * square + 420.0f) * square + 945.0f);
+  const Floats beyond = 1.0f - 2.0f / (exp(2.0f * magnitude) + 1.0f);
+  const Floats result = magnitude < 0.5f ? near_zero : (x < 0.0f ? -beyond : beyond);
+  const Ints is_number = x <= x;
+  return is_number ? result : x;
+}
+
 // √x for x ≥ 0. A sqrt called lane by lane becomes a vector instruction only under -fno-math-errno, which
 // users need not set. Newton's iteration for 1/√x from the well-known guess by halving the exponent: its
 // error, 3.5 %, falls below 5e-6 in two steps, and a third step, on √x itself, squares that. Relative error

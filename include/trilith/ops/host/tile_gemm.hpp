@@ -165,7 +165,7 @@ inline void pack_transposed(Matrix<const float> from, float factor, float* to) {
 // line. They hold whatever was left there, and are the caller's until the thread calls scratch again; the
 // memory is kept for that call.
 template <std::size_t Count>
-inline std::array<float*, Count> scratch(const Index (&floats)[Count]) {
+inline std::array<float*, Count> scratch(const std::array<Index, Count>& floats) {
   struct alignas(64) Line {
     float of[simd::lanes];
   };
