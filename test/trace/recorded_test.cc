@@ -12,11 +12,14 @@
 
 #include <trilith/core/recorder.hpp>
 #include <trilith/trace/chrome.hpp>
+#include <trilith/trace/html.hpp>
 #include <trilith/trace/recorded.hpp>
+#include <trilith/trace/svg.hpp>
 #include <trilith/trilith.hpp>
 
 #include "test/reference/random.hpp"
 #include "test/trace/strict_reading.hpp"
+#include "test/trace/timelines.hpp"
 
 namespace trilith {
 namespace {
@@ -215,6 +218,14 @@ TYPED_TEST(RecordedStep, IsAChromeTraceOfAllRanks) {
   EXPECT_EQ(reading.slices.at("post"), exchanges);
   EXPECT_EQ(reading.slices.at("wait"), exchanges);
   EXPECT_EQ(reading.slices.at("update weights"), 4u);
+}
+
+TYPED_TEST(RecordedStep, IsDrawnAsASimulatedOneIs) {
+  const trace::Timeline timeline = trace::recorded(this->trainer())[0];
+  std::size_t actions = 0;
+  for (const schedule::Program& program : this->pipeline().programs) actions += program.size();
+  EXPECT_EQ(test::occurrences(trace::svg(timeline), "<g class=\"block\">"), actions);
+  EXPECT_EQ(test::occurrences(trace::html(timeline), "\"label\":"), actions);
 }
 
 TEST(Recording, IsOffUnlessAskedForAndKeepsTheLastStep) {

@@ -246,7 +246,7 @@ inline std::string chrome_trace(std::span<const Timeline> timelines, const Chrom
     ids.thread += timeline.ranks();
   }
   nlohmann::json events = nlohmann::json::array();
-  nlohmann::json about;
+  nlohmann::json about{{"microseconds of a unit", options.microseconds}};
   for (std::size_t i = 0; i < timelines.size(); ++i) {
     detail::ChromeEvents(timelines[i], options, start, ids, events).write();
     about["schedule"] = title(timelines[i]);
