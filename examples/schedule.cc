@@ -15,9 +15,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +42,7 @@
 #include <trilith/trace/terminal.hpp>
 #include <trilith/trace/timeline.hpp>
 
+#include "output_file.hpp"
 #include "schedule_options.hpp"
 
 using namespace trilith;
@@ -160,15 +159,16 @@ trace::Timeline timeline_of(const AnyPolicy& policy, const ScheduleOptions& opti
   const schedule::Pipeline pipeline = policy.pipeline(options.ranks, options.microbatches);
   schedule::require_lawful(pipeline, policy.name);
   const auto fused = options.overlap ? schedule::Fused::larger : schedule::Fused::sum;
+  std::vector<std::int64_t> activation_bytes;
+  if (options.activation_bytes > 0) {
+    activation_bytes.assign(per_stage.size(), static_cast<std::int64_t>(options.activation_bytes));
+  }
   return trace::make_timeline(policy.name, pipeline, schedule::simulate(pipeline, per_stage, fused),
-                              per_stage);
+                              per_stage, activation_bytes);
 }
 
 void write(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  require(file.is_open(), path + " cannot be written", "give a file in a folder that exists");
-  file << text << std::flush;
-  require(file.good(), path + " cannot be written to", "make room on the disk");
+  OutputFile(path).write(text);
   std::fprintf(stderr, "wrote %s\n", path.c_str());
 }
 
@@ -234,7 +234,7 @@ void run(const ScheduleOptions& options) {
   if (!options.svg.empty()) write(options.svg, trace::svg(timeline));
   if (!options.html.empty()) write(options.html, trace::html(timeline));
   if (!options.trace.empty()) {
-    write(options.trace, trace::chrome_trace(timeline, {.activation_bytes = options.activation_bytes}));
+    write(options.trace, trace::chrome_trace(timeline));
   }
   if (!options.json.empty()) {
     const std::string text = trace::json(timeline).dump(2) + "\n";

@@ -15,20 +15,21 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <trilith/trace/chrome.hpp>
+#include <trilith/trace/recorded.hpp>
 #include <trilith/train/gpt2_checkpoint.hpp>
 #include <trilith/train/load_corpus.hpp>
 #include <trilith/train/sampling.hpp>
 #include <trilith/trilith.hpp>
 
+#include "output_file.hpp"
 #include "train_gpt_options.hpp"
 
 using namespace trilith;
@@ -80,12 +81,17 @@ std::string clock_time(double seconds) {
   return text;
 }
 
-void train(GptTrainer& trainer, const TrainGptOptions& options, const Corpus& corpus) {
-  std::ofstream metrics;
-  if (!options.metrics.empty()) {
-    metrics.open(options.metrics);
-    require(metrics.is_open(), options.metrics + " cannot be written", "give a file in a folder that exists");
+// What is written while training goes on, if it was asked for.
+struct Outputs {
+  explicit Outputs(const TrainGptOptions& options) {
+    if (!options.metrics.empty()) metrics.emplace(options.metrics);
+    if (!options.trace.empty()) trace.emplace(options.trace);
   }
+  std::optional<OutputFile> metrics;
+  std::optional<OutputFile> trace;
+};
+
+void train(GptTrainer& trainer, const TrainGptOptions& options, const Corpus& corpus, Outputs& outputs) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   Clock::time_point before = start;
@@ -95,6 +101,8 @@ void train(GptTrainer& trainer, const TrainGptOptions& options, const Corpus& co
   for (std::int64_t step = 1; step <= steps; ++step) {
     const Batch batch = training_batch(corpus, settings.batch, settings.sequence, settings.seed,
                                        static_cast<std::uint64_t>(step));
+    const bool traced = outputs.trace && step == options.trace_step.value_or(steps);
+    if (traced) trainer.record(true);
     const StepReport report = trainer.step(batch);
     const Clock::time_point now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - before).count();
@@ -104,15 +112,17 @@ void train(GptTrainer& trainer, const TrainGptOptions& options, const Corpus& co
     before = now;
     std::printf("%6ld %9.4f %10.2e %9.3f %10.0f %6s\n", static_cast<long>(step), report.loss,
                 report.learning_rate, report.gradient_norm, rate, clock_time(left).c_str());
-    if (metrics.is_open()) {
-      metrics << nlohmann::json{{"step", step},
+    if (outputs.metrics) {
+      const nlohmann::json line{{"step", step},
                                 {"loss", report.loss},
                                 {"learning_rate", report.learning_rate},
                                 {"gradient_norm", report.gradient_norm},
-                                {"tokens_per_second", rate}}
-              << '\n'
-              << std::flush;
-      require(metrics.good(), options.metrics + " cannot be written to", "make room on the disk");
+                                {"tokens_per_second", rate}};
+      outputs.metrics->write(line.dump() + "\n");
+    }
+    if (traced) {
+      trainer.record(false);
+      outputs.trace->write(trace::chrome_trace(trace::recorded(trainer), {.microseconds = 1e-3}));
     }
   }
 }
@@ -196,6 +206,13 @@ void print_ledger(const Ledger& ledger) {
 }
 
 void run(const TrainGptOptions& options) {
+  if (!options.trace.empty()) {
+    const std::int64_t steps = options.trainer.learning_rate.steps;
+    const std::int64_t step = options.trace_step.value_or(steps);
+    require(step >= 1 && step <= steps,
+            "--trace: there is no step " + std::to_string(step) + " among --steps " + std::to_string(steps),
+            "choose --trace-step from 1 to " + std::to_string(steps));
+  }
   std::optional<Gpt2Checkpoint> checkpoint;
   if (!options.init.empty()) {
     require(!options.describes_model(), "--init takes the model from the checkpoint",
@@ -215,9 +232,11 @@ void run(const TrainGptOptions& options) {
   if (checkpoint) trainer.load(*checkpoint);
   if (!options.save.empty()) trainer.check_save(options.save);
 
+  Outputs outputs(options);
   print_plan(trainer, shape, corpus);
-  train(trainer, options, corpus);
+  train(trainer, options, corpus, outputs);
   validate(trainer, options, corpus);
+  if (outputs.trace) std::printf("trace   %s\n", outputs.trace->path().c_str());
   if (!options.save.empty()) {
     trainer.save(options.save);
     std::printf("saved   %s\n", options.save.c_str());

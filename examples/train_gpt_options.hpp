@@ -1,6 +1,7 @@
 // What train_gpt can be told on its command line.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -23,6 +24,8 @@ struct TrainGptOptions {
   std::string init;
   std::string save;
   std::string metrics;
+  std::string trace;
+  std::optional<std::int64_t> trace_step;
   std::string prompt;
   int sample = 240;
   double temperature = 0.8;
@@ -55,6 +58,10 @@ struct TrainGptOptions {
     add_file(app, "--init", init, "start from the weights of this safetensors file");
     add_file(app, "--save", save, "write the trained weights to this safetensors file");
     add_file(app, "--metrics", metrics, "write a line of JSON for each step to this file");
+    CLI::Option* traced = add_file(
+        app, "--trace", trace,
+        "write what each rank does in one step to this file, a Chrome trace; ui.perfetto.dev opens it");
+    app.add_option("--trace-step", trace_step, "which step that is, from 1 [the last]")->needs(traced);
     app.add_option("--prompt", prompt, "text that the sample continues [held-out text]");
     add(app, "--sample", sample, "tokens of the sample; 0 for none");
     add(app, "--temperature", temperature, "of the sample; 0 takes the likeliest token");
@@ -71,8 +78,8 @@ struct TrainGptOptions {
     });
   }
 
-  static void add_file(CLI::App& app, const char* name, std::string& file, const char* text) {
-    app.add_option(name, file, text)->check([](const std::string& given) {
+  static CLI::Option* add_file(CLI::App& app, const char* name, std::string& file, const char* text) {
+    return app.add_option(name, file, text)->check([](const std::string& given) {
       return given.empty() ? "must name a file" : "";
     });
   }

@@ -28,6 +28,7 @@ using Chosen = Device<int>::device_type;
 struct Mine {
   struct stream : ops::Stream {
     void synchronize();
+    void stamp(std::int64_t*);
   };
   static constexpr const char* name = "Mine";
 };

@@ -6,6 +6,7 @@ set -u
 train_gpt=$PWD/$1       # TP=2, PP=2, DP=2
 other_layout=$PWD/$2    # TP=1, PP=1, DP=4
 fixture=$PWD/$3
+read_trace=$PWD/$4
 cd "$TEST_TMPDIR" || exit 1
 failures=0
 
@@ -78,6 +79,27 @@ succeeds "$train_gpt" --data text.txt "${tiny[@]}" --steps 5 --sample 0 --metric
 diff <(sed 's/"tokens_per_second":[^,}]*//' one.jsonl) <(sed 's/"tokens_per_second":[^,}]*//' two.jsonl) ||
   fail "two runs of one seed differ"
 
+# The trace of a step: every rank, action, message and update of it. 1F1B with 2 stages and 2 microbatches has 4 actions
+# on each of 8 ranks, and 2 messages each way in each of 4 pipelines.
+succeeds "$train_gpt" --data text.txt "${tiny[@]}" --steps 3 --sample 0 --trace last.json
+expect '^trace   last.json$' out.txt
+succeeds "$read_trace" last.json
+[ "$(grep -c '^process rank' out.txt)" -eq 8 ] || fail "a process for each rank"
+expect '^process rank 7 \(tensor 1, context 0, data 1, pipeline 1\)$' out.txt
+expect '^actions 32$' out.txt
+expect '^flows 16$' out.txt
+for phase in 'load batch' 'reduce tied gradient' 'reduce gradients' 'sum loss' 'gradient norm' 'update weights'; do
+  expect "^$phase 8\$" out.txt
+done
+succeeds "$train_gpt" --data text.txt "${tiny[@]}" --steps 3 --sample 0 --trace second.json --trace-step 2
+succeeds "$read_trace" second.json
+expect '^actions 32$' out.txt
+# One pipeline rank sends nothing, and has a pipeline of its own for each data rank.
+succeeds "$other_layout" --data text.txt "${tiny[@]}" --steps 1 --sample 0 --trace data.json
+succeeds "$read_trace" data.json
+expect '^actions 16$' out.txt
+expect '^flows 0$' out.txt
+
 # A GPT-2 that transformers has saved (prefixed names, a config.json beside it) trains on, with tokens in llm.c's
 # format.
 le32() { printf "\\x$(printf %02x $(($1 & 255)))\\x$(printf %02x $(($1 >> 8 & 255)))\\x$(printf %02x $(($1 >> 16 & 255)))\\x$(printf %02x $(($1 >> 24 & 255)))"; }
@@ -118,6 +140,13 @@ refuses "the prompt has the byte 126, outside the model's vocabulary of 123" \
 refuses "--init: must name a file" "$train_gpt" "${long[@]}" --init ""
 refuses "cannot allocate" "$train_gpt" "${long[@]}" --layers 60000 --hidden 8192
 refuses "at most 2^16 layers" "$train_gpt" "${long[@]}" --layers 2147483647
+refuses "nowhere/trace.json cannot be written; give a file in a folder that exists" \
+  "$train_gpt" --data text.txt "${tiny[@]}" --trace nowhere/trace.json
+refuses "a_folder cannot be written" "$train_gpt" --data text.txt "${tiny[@]}" --trace a_folder
+grep -q '^ *[0-9]* *[0-9.]* ' out.txt && fail "training before a trace that cannot be written is refused"
+refuses "there is no step 4 among --steps 3; choose --trace-step from 1 to 3" \
+  "$train_gpt" --data text.txt --steps 3 --trace last.json --trace-step 4
+refuses "--trace-step requires --trace" "$train_gpt" --data text.txt --trace-step 4
 refuses "--init takes the model from the checkpoint" "$train_gpt" --data text.txt --init model.safetensors --layers 3
 refuses "none.safetensors" "$train_gpt" --data text.txt --init none.safetensors
 head -c 2000 model.safetensors > cut.safetensors

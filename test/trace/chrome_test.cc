@@ -13,6 +13,7 @@
 #include <trilith/trace/chrome.hpp>
 #include <trilith/trace/notation.hpp>
 
+#include "test/trace/strict_reading.hpp"
 #include "test/trace/timelines.hpp"
 
 namespace trilith {
@@ -28,6 +29,15 @@ using Track = std::pair<int, int>;  // process, thread
 
 Track track_of(const json& event) {
   return {event["pid"], event["tid"]};
+}
+
+TEST(ChromeTrace, StandsAStrictReading) {
+  for (const test::Drawn& d : test::all_drawn()) {
+    const test::TraceReading reading = test::read_strictly(trace::chrome_trace(d.timeline));
+    EXPECT_TRUE(reading.problems.empty()) << reading.problems.front() << ": " << trace::title(d.timeline);
+    EXPECT_EQ(reading.actions, test::actions(d));
+    EXPECT_EQ(reading.flows, d.timeline.messages.size());
+  }
 }
 
 TEST(ChromeTrace, NamesAProcessForEachRankAndEachTrackThatIsUsed) {
@@ -123,7 +133,7 @@ TEST(ChromeTrace, CountersPeakAsSimulatedAndEndAtZero) {
   for (const test::Drawn& d : test::all_drawn()) {
     std::map<int, int> last, peak;
     std::map<int, double> bytes;
-    for (const json& event : events(d.timeline, {.activation_bytes = 1e6})) {
+    for (const json& event : events(d.timeline)) {
       if (event["ph"] != "C") continue;
       const int rank = event["pid"].get<int>() - 1;
       if (event["name"] == "in flight") {
@@ -137,7 +147,7 @@ TEST(ChromeTrace, CountersPeakAsSimulatedAndEndAtZero) {
     for (int rank = 0; rank < d.timeline.ranks(); ++rank) {
       EXPECT_EQ(last[rank], 0);
       EXPECT_EQ(peak[rank], d.simulation.peak_in_flight[rank]);
-      EXPECT_EQ(bytes[rank], 1e6 * d.simulation.peak_in_flight[rank]);
+      EXPECT_EQ(bytes[rank], static_cast<double>(test::activation_bytes) * d.simulation.peak_in_flight[rank]);
     }
   }
 }

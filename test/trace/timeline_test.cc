@@ -72,7 +72,7 @@ TEST(Timeline, InFlightStartsAndEndsAtZeroAndPeaksAsSimulated) {
       const trace::Lane& lane = d.timeline.lanes[rank];
       ASSERT_FALSE(lane.in_flight.empty());
       EXPECT_EQ(lane.in_flight.front().time, 0);
-      EXPECT_EQ(lane.in_flight.back().count, 0);
+      EXPECT_EQ(lane.in_flight.back().amount, 0);
       EXPECT_EQ(lane.in_flight.back().time, lane.blocks.back().end);
       EXPECT_TRUE(
           std::is_sorted(lane.in_flight.begin(), lane.in_flight.end(),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,13 +25,17 @@ struct Drawn {
   trace::Timeline timeline;
 };
 
+// Of a microbatch in flight, of each stage.
+inline constexpr std::int64_t activation_bytes = 1'000'000;
+
 template <class Policy>
 Drawn drawn(int ranks, int microbatches, const schedule::Cost& cost = {}, std::string name = Policy::name) {
   Drawn result{
       .pipeline = schedule::make_pipeline<Policy>(ranks, microbatches), .simulation = {}, .timeline = {}};
   const std::vector<schedule::Cost> costs(result.pipeline.stages(), cost);
   result.simulation = schedule::simulate(result.pipeline, costs);
-  result.timeline = trace::make_timeline(name, result.pipeline, result.simulation, costs);
+  result.timeline = trace::make_timeline(name, result.pipeline, result.simulation, costs,
+                                         std::vector(costs.size(), activation_bytes));
   return result;
 }
 

@@ -1,12 +1,14 @@
 // The device concept: what a place that computes must supply. Operations are free functions in
 // `trilith::ops`, overloaded by the device's stream; everything above `ops/` is written once against this.
 //
-// Work is enqueued on a stream and runs in order; stream.synchronize() waits for it. Memory is allocated
-// by a Memory that belongs to one rank and counts what it gives out.
+// Work is enqueued on a stream and runs in order; stream.synchronize() waits for it, and stream.stamp(&time)
+// takes the time between two pieces of it (see core/recorder.hpp). Memory is allocated by a Memory that
+// belongs to one rank and counts what it gives out.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 
 namespace trilith::inline v0 {
 
@@ -21,9 +23,10 @@ struct Stream {};
 
 template <class D>
 concept device = std::derived_from<typename D::stream, ops::Stream> &&
-    requires(typename D::stream& stream, typename D::memory& memory, std::size_t bytes) {
+    requires(typename D::stream& stream, typename D::memory& memory, std::size_t bytes, std::int64_t* time) {
   D::name;
   stream.synchronize();
+  stream.stamp(time);
   { memory.allocate(bytes) } -> std::same_as<typename D::allocation>;
   { memory.bytes_in_use() } -> std::same_as<std::size_t>;
   { memory.peak_bytes() } -> std::same_as<std::size_t>;

@@ -11,12 +11,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <string>
 #include <utility>
 
 #include <trilith/core/error.hpp>
+#include <trilith/core/recorder.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/device.hpp>
 
@@ -63,6 +65,9 @@ class Host::Stream : public ops::Stream {
 
   // Returns when all work given to the stream is done: at once, since each call has finished it.
   void synchronize() const {}
+
+  // Writes the time (steady_time) at which the work given so far is done: now.
+  void stamp(std::int64_t* time) const { *time = steady_time(); }
 
  private:
   int threads_;

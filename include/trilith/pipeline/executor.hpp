@@ -3,12 +3,15 @@
 //
 // A group of transfers is posted as one, and waited for as late as may be: before the action that needs what
 // it receives, or before the memory that it sends from is written again.
+//
+// Given a recorder, it records each action, the posting of each exchange, and the wait for it.
 #pragma once
 
 #include <utility>
 #include <vector>
 
 #include <trilith/comm/communicator.hpp>
+#include <trilith/core/recorder.hpp>
 #include <trilith/ops/host.hpp>
 #include <trilith/pipeline/stage.hpp>
 #include <trilith/schedule/action.hpp>
@@ -33,6 +36,7 @@ class Executor {
         exchanges_(std::move(exchanges)),
         slots_(schedule::slots(pipeline, group.rank(), exchanges_)),
         handles_(exchanges_.size()),
+        pending_(exchanges_.size(), false),
         microbatches_(pipeline.microbatches),
         input_arrives_(pipeline.chunks * pipeline.microbatches, none),
         gradient_arrives_(input_arrives_) {
@@ -44,13 +48,14 @@ class Executor {
   }
 
   // Returns when the program is done and everything sent has arrived.
-  void run(const stream& s) {
+  void run(const stream& s, Recorder* recorder = nullptr) {
+    recorder_ = recorder;
     int next = 0;
     for (int i = 0; i <= static_cast<int>(program_.size()); ++i) {
       if (next < static_cast<int>(exchanges_.size()) && exchanges_[next].before == i) post(s, next++);
-      if (i < static_cast<int>(program_.size())) perform(s, program_[i]);
+      if (i < static_cast<int>(program_.size())) perform(s, i);
     }
-    for (Handle& handle : handles_) handle.wait(s);
+    for (int exchange = 0; exchange < next; ++exchange) wait(s, exchange);
   }
 
  private:
@@ -58,7 +63,10 @@ class Executor {
   static constexpr int none = -1;
 
   void wait(const stream& s, int exchange) {
-    if (exchange != none) handles_[exchange].wait(s);
+    if (exchange == none || !pending_[exchange]) return;
+    pending_[exchange] = false;
+    const Recording recording(recorder_, s, Activity::wait, exchange);
+    handles_[exchange].wait(s);
   }
 
   StagePlaces places(int chunk, int microbatch) const {
@@ -70,20 +78,24 @@ class Executor {
 
   int cell(int chunk, int microbatch) const { return chunk * microbatches_ + microbatch; }
 
-  void perform(const stream& s, const schedule::Action& action) {
+  void perform(const stream& s, int index) {
+    const schedule::Action& action = program_[index];
     Stage& stage = *stages_[action.chunk];
     const StagePlaces at = places(action.chunk, action.microbatch);
     if (action.pass == schedule::Pass::forward) {
       wait(s, output_leaves_[action.chunk][at.activations]);
       wait(s, input_arrives_[cell(action.chunk, action.microbatch)]);
+      const Recording recording(recorder_, s, Activity::action, index);
       take_input(s, action);
       return stage.forward(s, action.microbatch, at);
     }
     if (action.pass == schedule::Pass::backward_weight) {
+      const Recording recording(recorder_, s, Activity::action, index);
       return stage.backward_weight(s, action.microbatch, at);
     }
     wait(s, gradient_leaves_[action.chunk][at.gradients]);
     wait(s, gradient_arrives_[cell(action.chunk, action.microbatch)]);
+    const Recording recording(recorder_, s, Activity::action, index);
     if (action.pass == schedule::Pass::backward) {
       stage.backward(s, action.microbatch, at);
     } else {
@@ -109,6 +121,7 @@ class Executor {
   }
 
   void post(const stream& s, int index) {
+    const Recording recording(recorder_, s, Activity::post, index);
     messages_.clear();
     for (const schedule::Transfer& t : exchanges_[index].transfers) {
       const bool forward = t.pass == schedule::Pass::forward;
@@ -123,6 +136,7 @@ class Executor {
       }
     }
     handles_[index] = group_->exchange(s, messages_);
+    pending_[index] = true;
   }
 
   C* group_;
@@ -131,6 +145,7 @@ class Executor {
   std::vector<schedule::Exchange> exchanges_;
   schedule::Slots slots_;
   std::vector<Handle> handles_;  // per exchange
+  std::vector<bool> pending_;    // per exchange: posted, and not waited for yet
   int microbatches_;
   std::vector<int> input_arrives_;     // per cell: the exchange that brings it, or none
   std::vector<int> gradient_arrives_;  // per cell
@@ -139,6 +154,7 @@ class Executor {
   std::vector<std::vector<int>> gradient_leaves_;  // [chunk][gradient slot]
   std::vector<int> chunk_before_;                  // per chunk: see Pipeline::chunk_before
   std::vector<Message> messages_;
+  Recorder* recorder_ = nullptr;
 };
 
 }  // namespace trilith::inline v0

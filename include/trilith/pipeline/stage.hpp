@@ -47,6 +47,7 @@ class Stage {
       for (int i = 0; i < slots.activations; ++i) {
         plan.activations.push_back(model.activations(arena, tokens));
       }
+      if (slots.activations > 0) plan.activation_bytes = arena.bytes() / slots.activations;
       for (int i = 0; i < slots.inputs; ++i) plan.inputs.push_back(model.boundary(arena, tokens));
       for (int i = 0; i < slots.gradients; ++i) {
         plan.gradients.push_back(model.gradients(arena, tokens, slots.apart));
@@ -108,9 +109,13 @@ class Stage {
   const TokenShape& tokens() const { return tokens_; }
   std::size_t bytes() const { return allocation_.bytes(); }
 
+  // What the forward pass of one microbatch leaves for its backward pass, in bytes.
+  std::size_t activation_bytes() const { return plan_.activation_bytes; }
+
  private:
   struct Plan {
     std::vector<typename Model::Activations> activations;
+    std::size_t activation_bytes = 0;   // of one of them
     std::vector<Matrix<float>> inputs;  // (rows, hidden)
     std::vector<typename Model::Gradients> gradients;
     std::vector<Matrix<float>> output_gradients;  // (rows, hidden)

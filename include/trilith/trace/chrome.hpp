@@ -1,6 +1,6 @@
-// A timeline as a Chrome trace, which Perfetto (ui.perfetto.dev) and chrome://tracing open: a process for
-// each rank, with tracks for what it computes, sends and receives, arrows from each send to its receive, and
-// counters of what the rank holds.
+// Timelines as a Chrome trace, which Perfetto (ui.perfetto.dev) and chrome://tracing open: a process for each
+// rank, with tracks for what it computes, what it communicates otherwise, sends and receives, arrows from
+// each send to its receive, and counters of what the rank holds.
 //
 // Messages that are under way at the same time lie on tracks of their own, since slices of one track must not
 // overlap.
@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <limits>
 #include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,8 +24,7 @@
 namespace trilith::inline v0::trace {
 
 struct ChromeOptions {
-  double microseconds = 1000;   // of a unit of time
-  double activation_bytes = 0;  // of a microbatch in flight in one chunk; 0 leaves out the counter of memory
+  double microseconds = 1000;  // of a unit of time
 };
 
 namespace detail {
@@ -51,13 +53,25 @@ class MessageTracks {
   std::vector<double> busy_until_;
 };
 
-// Process ids begin at 1, for viewers hide 0; thread ids are distinct over all processes and from all process
-// ids, for some viewers name threads by that id alone.
-class ChromeTrace {
+// Where a trace has come to. Process ids begin at 1, for viewers hide 0; thread ids are distinct over all
+// processes and from all process ids, for some viewers name threads by that id alone.
+struct ChromeIds {
+  int process = 1;
+  int thread = 1;
+  int flow = 0;
+};
+
+// The events of one timeline. `earliest`: on the clock of its origin, where the trace begins.
+class ChromeEvents {
  public:
-  ChromeTrace(const Timeline& timeline, const ChromeOptions& options)
+  ChromeEvents(const Timeline& timeline, const ChromeOptions& options, Time earliest, ChromeIds& ids,
+               nlohmann::json& events)
       : timeline_(&timeline),
         options_(options),
+        shift_(timeline.origin - earliest),
+        first_process_(ids.process),
+        first_flow_(ids.flow),
+        events_(&events),
         order_(timeline.messages.size()),
         placed_(timeline.messages.size()) {
     std::iota(order_.begin(), order_.end(), 0);
@@ -68,51 +82,56 @@ class ChromeTrace {
       const Message& message = timeline.messages[id];
       placed_[id] = {sends[message.from].take(message), receives[message.to].take(message)};
     }
-    int thread = timeline.ranks() + 1;
     for (int rank = 0; rank < timeline.ranks(); ++rank) {
+      const std::vector<Aside>& asides = timeline.lanes[rank].asides;
+      const bool communicates =
+          std::any_of(asides.begin(), asides.end(), [](const Aside& aside) { return aside.communicates; });
+      const int compute = ids.thread;
+      const int first_send = compute + (communicates ? 2 : 1);
+      const int first_receive = first_send + sends[rank].count();
+      ids.thread = first_receive + receives[rank].count();
       threads_.push_back(
-          {.compute = thread, .sends = thread + 1, .receives = thread + 1 + sends[rank].count()});
-      thread = threads_.back().receives + receives[rank].count();
-      threads_.back().end = thread;
+          {.compute = compute, .sends = first_send, .receives = first_receive, .end = ids.thread});
     }
+    ids.process += timeline.ranks();
+    ids.flow += static_cast<int>(timeline.messages.size());
   }
 
-  nlohmann::json build() {
+  void write() {
     for (int rank = 0; rank < timeline_->ranks(); ++rank) {
+      const Lane& lane = timeline_->lanes[rank];
       name_tracks(rank);
-      for (const Block& block : timeline_->lanes[rank].blocks) add(rank, block);
-      for (const Level& level : timeline_->lanes[rank].in_flight) add(rank, level);
+      for (const Block& block : lane.blocks) add(rank, block);
+      for (const Aside& aside : lane.asides) add(rank, aside);
+      for (const Level& level : lane.in_flight) counter(rank, "in flight", "microbatches", level);
+      for (const Level& level : lane.activation_bytes) counter(rank, "activations", "bytes", level);
     }
     for (const int id : order_) add(id);
-    return {{"traceEvents", std::move(events_)},
-            {"displayTimeUnit", "ms"},
-            {"otherData", {{"schedule", title(*timeline_)}, {"figures", figures(*timeline_)}}}};
   }
 
  private:
-  // The first thread of each kind.
+  // The first thread of each kind. What else a rank communicates lies between compute and sends, if any.
   struct Threads {
-    int compute, sends, receives;
-    int end = 0;
+    int compute, sends, receives, end;
   };
 
-  static int process(int rank) { return rank + 1; }
-  double at(double time) const { return time * options_.microseconds; }
+  int process(int rank) const { return first_process_ + rank; }
+  double at(double time) const { return (static_cast<double>(shift_) + time) * options_.microseconds; }
 
   void metadata(const char* what, int rank, int thread, nlohmann::json arguments) {
-    events_.push_back({{"ph", "M"},
-                       {"name", what},
-                       {"pid", process(rank)},
-                       {"tid", thread},
-                       {"args", std::move(arguments)}});
+    events_->push_back({{"ph", "M"},
+                        {"name", what},
+                        {"pid", process(rank)},
+                        {"tid", thread},
+                        {"args", std::move(arguments)}});
   }
 
   void name_tracks(int rank) {
     const Threads& threads = threads_[rank];
-    metadata("process_name", rank, threads.compute, {{"name", "rank " + std::to_string(rank)}});
-    metadata("process_sort_index", rank, threads.compute, {{"sort_index", rank}});
+    metadata("process_name", rank, threads.compute, {{"name", timeline_->lanes[rank].name}});
+    metadata("process_sort_index", rank, threads.compute, {{"sort_index", process(rank)}});
     for (int thread = threads.compute; thread < threads.end; ++thread) {
-      std::string name = "compute";
+      std::string name = thread == threads.compute ? "compute" : "communication";
       if (thread >= threads.sends) {
         const bool sends = thread < threads.receives;
         const int number = thread - (sends ? threads.sends : threads.receives);
@@ -135,11 +154,12 @@ class ChromeTrace {
           static_cast<double>(block.end), std::move(arguments));
   }
 
-  void add(int rank, const Level& level) {
-    counter(rank, "in flight", level, "microbatches", level.count);
-    if (options_.activation_bytes > 0) {
-      counter(rank, "activations", level, "bytes", level.count * options_.activation_bytes);
-    }
+  void add(int rank, const Aside& aside) {
+    nlohmann::json arguments = nlohmann::json::object();
+    if (!aside.of.empty()) arguments["of"] = aside.of;
+    slice(rank, threads_[rank].compute + (aside.communicates ? 1 : 0), aside.what,
+          aside.communicates ? "communication" : "compute", static_cast<double>(aside.start),
+          static_cast<double>(aside.end), std::move(arguments));
   }
 
   // A message: a slice where it is sent, one where it is received, and the arrow between.
@@ -159,53 +179,88 @@ class ChromeTrace {
     const int receive = threads_[message.to].receives + placed_[id][1];
     slice(message.from, send, "send " + name, "communication", start, start + length, arguments);
     slice(message.to, receive, "receive " + name, "communication", start, start + length, arguments);
-    flow("s", id, message.from, send, start + length / 4);
-    flow("f", id, message.to, receive, start + length / 2);
+    flow("s", first_flow_ + id, message.from, send, start + length / 4);
+    flow("f", first_flow_ + id, message.to, receive, start + length / 2);
   }
 
-  void counter(int rank, const char* name, const Level& level, const char* unit, double value) {
-    events_.push_back({{"ph", "C"},
-                       {"name", name},
-                       {"pid", process(rank)},
-                       {"ts", at(static_cast<double>(level.time))},
-                       {"args", {{unit, value}}}});
+  void counter(int rank, const char* name, const char* unit, const Level& level) {
+    events_->push_back({{"ph", "C"},
+                        {"name", name},
+                        {"pid", process(rank)},
+                        {"ts", at(static_cast<double>(level.time))},
+                        {"args", {{unit, level.amount}}}});
   }
 
   void slice(int rank, int thread, const std::string& name, const char* category, double start, double end,
              nlohmann::json arguments) {
-    events_.push_back({{"ph", "X"},
-                       {"name", name},
-                       {"cat", category},
-                       {"pid", process(rank)},
-                       {"tid", thread},
-                       {"ts", at(start)},
-                       {"dur", at(end - start)},
-                       {"args", std::move(arguments)}});
+    events_->push_back({{"ph", "X"},
+                        {"name", name},
+                        {"cat", category},
+                        {"pid", process(rank)},
+                        {"tid", thread},
+                        {"ts", at(start)},
+                        {"dur", (end - start) * options_.microseconds},
+                        {"args", std::move(arguments)}});
   }
 
   void flow(const char* phase, int id, int rank, int thread, double time) {
-    events_.push_back({{"ph", phase},
-                       {"name", "message"},
-                       {"cat", "message"},
-                       {"id", id},
-                       {"bp", "e"},
-                       {"pid", process(rank)},
-                       {"tid", thread},
-                       {"ts", at(time)}});
+    events_->push_back({{"ph", phase},
+                        {"name", "message"},
+                        {"cat", "message"},
+                        {"id", id},
+                        {"bp", "e"},
+                        {"pid", process(rank)},
+                        {"tid", thread},
+                        {"ts", at(time)}});
   }
 
   const Timeline* timeline_;
   ChromeOptions options_;
+  Time shift_;
+  int first_process_;
+  int first_flow_;
+  nlohmann::json* events_;
   std::vector<int> order_;                  // messages by the time at which they are sent
   std::vector<std::array<int, 2>> placed_;  // of each message: which of the tracks for sends, for receives
   std::vector<Threads> threads_;            // per rank
-  nlohmann::json events_ = nlohmann::json::array();
 };
+
+// When the first thing of a timeline happens, on the clock of its origin.
+inline Time earliest(const Timeline& timeline) {
+  Time least = 0;
+  for (const Lane& lane : timeline.lanes) {
+    for (const Aside& aside : lane.asides) least = std::min(least, aside.start);
+  }
+  return timeline.origin + least;
+}
 
 }  // namespace detail
 
+// Several timelines with one clock, as the pipelines of one trainer. Their ranks become processes in this
+// order.
+inline std::string chrome_trace(std::span<const Timeline> timelines, const ChromeOptions& options = {}) {
+  Time start = std::numeric_limits<Time>::max();
+  detail::ChromeIds ids;
+  for (const Timeline& timeline : timelines) {
+    start = std::min(start, detail::earliest(timeline));
+    ids.thread += timeline.ranks();
+  }
+  nlohmann::json events = nlohmann::json::array();
+  nlohmann::json about{{"microseconds of a unit", options.microseconds}};
+  for (std::size_t i = 0; i < timelines.size(); ++i) {
+    detail::ChromeEvents(timelines[i], options, start, ids, events).write();
+    about["schedule"] = title(timelines[i]);
+    about[timelines.size() == 1 ? "figures" : "figures of pipeline " + std::to_string(i)] =
+        figures(timelines[i]);
+  }
+  return nlohmann::json{
+             {"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}, {"otherData", std::move(about)}}
+             .dump() +
+         "\n";
+}
+
 inline std::string chrome_trace(const Timeline& timeline, const ChromeOptions& options = {}) {
-  return detail::ChromeTrace(timeline, options).build().dump() + "\n";
+  return chrome_trace({&timeline, 1}, options);
 }
 
 }  // namespace trilith::inline v0::trace

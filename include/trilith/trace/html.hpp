@@ -27,7 +27,7 @@ inline nlohmann::ordered_json html_data(const Timeline& timeline) {
     const Lane& lane = timeline.lanes[rank];
     nlohmann::ordered_json drawn{
         {"peak", lane.peak}, {"levels", nlohmann::json::array()}, {"blocks", nlohmann::json::array()}};
-    for (const Level& level : lane.in_flight) drawn["levels"].push_back({level.time, level.count});
+    for (const Level& level : lane.in_flight) drawn["levels"].push_back({level.time, level.amount});
     for (const Block& block : lane.blocks) {
       nlohmann::ordered_json entry{
           {"start", block.start}, {"end", block.end}, {"text", describe(timeline, rank, block)}};

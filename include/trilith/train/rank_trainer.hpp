@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <trilith/core/recorder.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/nn/microbatch.hpp>
 #include <trilith/nn/parameter.hpp>
@@ -83,18 +85,37 @@ class RankTrainer {
     if (!report.sound()) return report;
     AdamW settings = plan_->options.optimizer;
     settings.learning_rate = static_cast<float>(report.learning_rate);
+    const Recording recording(recording_to(), stream_, Activity::update);
     optimizer_->update(stream_, settings, step, clip_factor(report.gradient_norm));
     return report;
   }
 
   // Loss and gradients, reduced over all ranks, without an update: see parameters().
   StepReport gradients(const Batch& batch) {
-    const double valid = load(batch, plan_->options.microbatches);
+    recorder_.clear();
+    const double valid = [&] {
+      const Recording recording(recording_to(), stream_, Activity::load_batch);
+      return load(batch, plan_->options.microbatches);
+    }();
     if (valid == 0) return {};
     compute_gradients(valid);
-    return {.loss = total_loss(valid),
-            .gradient_norm = norm_->compute(stream_, tensor_group_, pipeline_group_),
-            .valid_tokens = static_cast<Index>(valid)};
+    StepReport report{.valid_tokens = static_cast<Index>(valid)};
+    {
+      const Recording recording(recording_to(), stream_, Activity::sum_loss);
+      report.loss = total_loss(valid);
+    }
+    const Recording recording(recording_to(), stream_, Activity::gradient_norm);
+    report.gradient_norm = norm_->compute(stream_, tensor_group_, pipeline_group_);
+    return report;
+  }
+
+  // From the next step on, whether events are recorded.
+  void record(bool on) { records_ = on; }
+
+  // Those of the last step, or of the last gradients(); empty where they were not recorded.
+  const std::deque<Event>& events() const {
+    stream_.synchronize();
+    return recorder_.events();
   }
 
   // Σ of the losses of the valid tokens of `batch`, and their number. The batch has any number of
@@ -142,6 +163,9 @@ class RankTrainer {
   const Parameters<device_type>& parameters() const { return parameters_; }
   const Coordinate& coordinate() const { return coordinate_; }
   const stream& compute_stream() const { return stream_; }
+
+  // Of one microbatch in flight in a chunk of this rank.
+  std::size_t activation_bytes(int chunk) const { return chunks_[chunk].stage->activation_bytes(); }
 
   MemoryReport memory() const {
     const std::size_t state = static_cast<std::size_t>(parameters_.size()) * sizeof(float);
@@ -261,14 +285,18 @@ class RankTrainer {
     reducer_->begin();
     begin(stages(), static_cast<float>(1 / valid),
           [this](Index first, Index last) { reducer_->final(stream_, first, last); });
-    executor_->run(stream_);
+    executor_->run(stream_, recording_to());
     reduce_tied();
+    const Recording recording(recording_to(), stream_, Activity::reduce_gradients);
     reducer_->finish(stream_);
   }
+
+  Recorder* recording_to() { return records_ ? &recorder_ : nullptr; }
 
   // First between the first and the last stage, then over data ranks.
   void reduce_tied() {
     if (tied() == nullptr) return;
+    const Recording recording(recording_to(), stream_, Activity::reduce_tied);
     for (Chunk& chunk : chunks_) chunk.model->combine_tied(stream_);
     const Vector<float> gradient = tied()->gradient;
     if (embedding_group_) embedding_group_->all_reduce(stream_, gradient).wait(stream_);
@@ -329,6 +357,8 @@ class RankTrainer {
   typename device_type::allocation scalar_;  // one double that is being reduced
   std::vector<double> host_losses_;
   std::vector<Microbatch> microbatches_;
+  Recorder recorder_;
+  bool records_ = false;
 };
 
 template <class Model, class Rank>

@@ -155,6 +155,12 @@ class Trainer {
     writer.commit();
   }
 
+  // From the next step on, whether each rank records what it does: rank(i).events(), of the last step alone.
+  // trace/recorded.hpp makes timelines of them.
+  void record(bool on) {
+    run([&](Rank& rank) { ranks_[rank.rank()]->record(on); });
+  }
+
   std::int64_t steps_done() const { return step_; }
   const TrainerPlan<Model>& plan() const { return plan_; }
 
