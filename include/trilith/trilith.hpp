@@ -8,6 +8,7 @@
 #error "Trilith computes with OpenMP on the host: compile with -fopenmp"
 #endif
 
+#include <trilith/attention/context_attention.hpp>
 #include <trilith/comm/thread_world.hpp>
 #include <trilith/core/config.hpp>
 #include <trilith/core/error.hpp>

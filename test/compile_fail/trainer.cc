@@ -18,6 +18,15 @@ using Layout = Parallelism<2, 2, 2>;
 #ifdef SEQUENCE_SPLIT_OVER_CONTEXT_RANKS
 using Layout = Config<Parallelism<1, 1, 1, 2>>;
 #endif
+#ifdef HYBRID_THAT_DOES_NOT_DIVIDE
+using Layout = Config<Parallelism<1, 1, 1, 3>, Attention<Hybrid<2>>>;
+#endif
+#ifdef ATTENTION_SPLIT_BY_INT
+using Layout = Config<Parallelism<1, 1, 1, 2>, Attention<Ring, int>>;
+#endif
+#ifdef ULYSSES_SPLIT_IN_A_ZIGZAG
+using Layout = Config<Parallelism<1, 1, 1, 2>, Attention<Ulysses, Zigzag>>;
+#endif
 #ifdef TWO_DEVICES
 using Layout = Config<Device<Host>, Device<Host>>;
 #endif

@@ -15,7 +15,9 @@
 
 #include <trilith/core/recorder.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/mask/split.hpp>
 #include <trilith/nn/microbatch.hpp>
+#include <trilith/nn/model_site.hpp>
 #include <trilith/nn/parameter.hpp>
 #include <trilith/ops/host.hpp>
 #include <trilith/optim/adamw.hpp>
@@ -43,7 +45,12 @@ struct TrainerPlan {
   std::vector<StageRange> stages;
   TrainerOptions options;
 
-  TokenShape tokens() const { return {microbatch_size(options, parallel), options.sequence}; }
+  // How each sequence is split over the context ranks. Throws where it cannot be.
+  using Split = SequenceSplit<typename Model::layer_config::attention::split>;
+  Split split() const { return {options.sequence, parallel.context, options.padding}; }
+
+  // Of a microbatch, on one rank.
+  TokenShape tokens() const { return {microbatch_size(options, parallel), split().rows()}; }
 };
 
 template <class Model, class Rank>
@@ -60,6 +67,7 @@ class RankTrainer {
         memory_(plan.options.poison),
         stream_(threads_per_rank(plan.options, plan.parallel)),
         tensor_group_(rank.group("tensor", plan.parallel.group(Axis::tensor, rank.rank()))),
+        context_group_(rank.group("context", plan.parallel.group(Axis::context, rank.rank()))),
         pipeline_group_(rank.group("pipeline", plan.parallel.group(Axis::pipeline, rank.rank()))),
         gradient_group_(rank.group("data", plan.parallel.gradient_group(rank.rank()))),
         parameters_(coordinate_.tensor),
@@ -193,7 +201,14 @@ class RankTrainer {
       if (rank != coordinate_.pipeline) continue;
       chunks_[chunk].range = plan_->stages[stage];
       chunks_[chunk].model =
-          std::make_unique<Model>(plan_->model, plan_->stages[stage], parameters_, tensor_group_);
+          std::make_unique<Model>(plan_->model, plan_->stages[stage],
+                                  ModelSite<typename Model::layer_config>{.parameters = parameters_,
+                                                                          .tensor_group = tensor_group_,
+                                                                          .context_group = context_group_,
+                                                                          .memory = memory_,
+                                                                          .stream = stream_,
+                                                                          .sequence = plan_->options.sequence,
+                                                                          .padding = plan_->options.padding});
     }
   }
 
@@ -243,12 +258,26 @@ class RankTrainer {
     return {.first = tied()->offset, .last = parameters_.end_of(*tied())};
   }
 
-  // Copies this data rank's part of the batch to device memory, as microbatches. Returns the number of valid
+  // The rows of each sequence that this rank holds.
+  auto rows() const { return plan_->split().rows_of(coordinate_.context); }
+
+  // Copies this rank's part of the batch to device memory, as microbatches. Returns the number of valid
   // tokens of the global batch.
   double load(const Batch& batch, int microbatches) {
     const Index sequences = batch.sequences / plan_->parallel.data;
-    const Index count = sequences * batch.length;
-    const Index first = coordinate_.data * count;
+    const auto rows = this->rows();
+    const Index count = sequences * rows.size();
+    host_tokens_.clear();
+    host_targets_.clear();
+    for (Index i = coordinate_.data * sequences; i < (coordinate_.data + 1) * sequences; ++i) {
+      for (Index row = 0; row < rows.size(); ++row) {
+        const Index position = rows.position(row);
+        const auto at = static_cast<std::size_t>(i * batch.length + position);
+        const bool padding = position >= batch.length;
+        host_tokens_.push_back(padding ? 0 : batch.tokens[at]);
+        host_targets_.push_back(padding ? ignored_target : batch.targets[at]);
+      }
+    }
     const auto bytes = static_cast<std::size_t>(count) * sizeof(std::int32_t);
     if (tokens_.bytes() < bytes) {
       tokens_ = memory_.allocate(bytes);
@@ -256,18 +285,18 @@ class RankTrainer {
     }
     const Vector<std::int32_t> tokens{reinterpret_cast<std::int32_t*>(tokens_.data()), {count}};
     const Vector<std::int32_t> targets{reinterpret_cast<std::int32_t*>(targets_.data()), {count}};
-    upload(stream_, batch.tokens.data() + first, tokens);
-    upload(stream_, batch.targets.data() + first, targets);
+    upload(stream_, host_tokens_.data(), tokens);
+    upload(stream_, host_targets_.data(), targets);
 
-    const TokenShape shape{sequences / microbatches, batch.length};
+    const TokenShape shape{sequences / microbatches, rows.size()};
     microbatches_.clear();
     for (int i = 0; i < microbatches; ++i) {
       microbatches_.push_back({.shape = shape,
                                .tokens = tokens.slice(0, i * shape.rows(), shape.rows()),
                                .targets = targets.slice(0, i * shape.rows(), shape.rows())});
     }
-    const auto begin = batch.targets.begin() + first;
-    const auto valid = std::count_if(begin, begin + count, [](std::int32_t target) { return target >= 0; });
+    const auto valid = std::count_if(host_targets_.begin(), host_targets_.end(),
+                                     [](std::int32_t target) { return target >= 0; });
     return summed_over(gradient_group_, static_cast<double>(valid));
   }
 
@@ -341,6 +370,7 @@ class RankTrainer {
   typename device_type::memory memory_;
   stream stream_;
   C tensor_group_;
+  C context_group_;
   C pipeline_group_;
   C gradient_group_;
   std::optional<C> embedding_group_;
@@ -355,6 +385,8 @@ class RankTrainer {
   typename device_type::allocation losses_;  // of each microbatch
   typename device_type::allocation logits_;  // of the next token; made when first asked for
   typename device_type::allocation scalar_;  // one double that is being reduced
+  std::vector<std::int32_t> host_tokens_;
+  std::vector<std::int32_t> host_targets_;
   std::vector<double> host_losses_;
   std::vector<Microbatch> microbatches_;
   Recorder recorder_;
@@ -363,7 +395,7 @@ class RankTrainer {
 
 template <class Model, class Rank>
 std::vector<float> RankTrainer<Model, Rank>::next_token_logits(const std::vector<std::int32_t>& tokens) {
-  const TokenShape shape{1, plan_->options.sequence};
+  const TokenShape shape{1, rows().size()};
   std::vector<StageOf*> stages;
   for (Chunk& chunk : chunks_) {
     if (!chunk.generation) {
@@ -374,28 +406,31 @@ std::vector<float> RankTrainer<Model, Rank>::next_token_logits(const std::vector
   }
 
   // Every data rank does the same. What stands behind the tokens cannot be seen by them.
-  Batch batch{.sequences = plan_->parallel.data, .length = shape.sequence};
+  Batch batch{.sequences = plan_->parallel.data, .length = plan_->options.sequence};
   for (int copy = 0; copy < plan_->parallel.data; ++copy) {
     batch.tokens.insert(batch.tokens.end(), tokens.begin(), tokens.end());
-    batch.tokens.resize(static_cast<std::size_t>((copy + 1) * shape.sequence), 0);
+    batch.tokens.resize(static_cast<std::size_t>((copy + 1) * batch.length), 0);
   }
   batch.targets.assign(batch.tokens.size(), ignored_target);
   load(batch, 1);
   run_forward(stages, 1);
 
-  // Each tensor rank of the last stage has a part of the logits; summing them with zeros elsewhere brings
-  // them to all.
+  // Each tensor rank of the last stage has a part of the logits, on the context rank that holds the last
+  // token; summing them with zeros elsewhere brings them to all.
   const Index vocabulary = plan_->model.vocabulary;
   if (logits_.bytes() == 0) logits_ = memory_.allocate(static_cast<std::size_t>(vocabulary) * sizeof(float));
   const Vector<float> all{reinterpret_cast<float*>(logits_.data()), {vocabulary}};
   fill(stream_, all, 0.0f);
+  const Index end = static_cast<Index>(tokens.size());
+  const Index row = rows().below(end - 1);
+  const bool holds_last_token = rows().below(end) > row;
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    if (!chunks_[i].range.last) continue;
-    const Index row = static_cast<Index>(tokens.size()) - 1;
+    if (!chunks_[i].range.last || !holds_last_token) continue;
     const auto part = chunks_[i].model->logits(stages[i]->activations(0), row);
     copy(stream_, part.values, all.slice(0, part.first, part.values.size()));
   }
   if (tensor_group_.size() > 1) tensor_group_.all_reduce(stream_, all).wait(stream_);
+  if (context_group_.size() > 1) context_group_.all_reduce(stream_, all).wait(stream_);
   if (pipeline_group_.size() > 1) pipeline_group_.all_reduce(stream_, all).wait(stream_);
   std::vector<float> logits(static_cast<std::size_t>(vocabulary));
   download(stream_, Vector<const float>(all), logits.data());

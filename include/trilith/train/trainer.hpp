@@ -246,12 +246,14 @@ class Trainer {
     std::vector<int> split = options.layers_per_stage;
     if (split.empty()) split = split_layers(Model::cost(shape, options.sequence), pipeline.stages());
     check_split(split, shape.layers, pipeline.stages());
-    return {.model = shape,
-            .parallel = parallel,
-            .pipeline = pipeline,
-            .exchanges = schedule::exchanges(pipeline),
-            .stages = stages_of(split),
-            .options = std::move(options)};
+    TrainerPlan<Model> plan{.model = shape,
+                            .parallel = parallel,
+                            .pipeline = pipeline,
+                            .exchanges = schedule::exchanges(pipeline),
+                            .stages = stages_of(split),
+                            .options = std::move(options)};
+    (void)plan.split();  // throws where the context ranks cannot split a sequence
+    return plan;
   }
 
   // Runs `task` on every rank; what it throws is named by the rank's coordinate.

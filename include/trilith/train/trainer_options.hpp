@@ -11,6 +11,7 @@
 
 #include <trilith/core/error.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/mask/split.hpp>
 #include <trilith/optim/adamw.hpp>
 #include <trilith/optim/learning_rate.hpp>
 #include <trilith/parallel/parallelism.hpp>
@@ -28,6 +29,7 @@ struct TrainerOptions {
   std::uint64_t seed = 0;         // of the initial weights
   int threads_per_rank = 0;       // 0: the cores of this machine, divided by the ranks
   Index bucket = Index{1} << 22;  // elements of a gradient bucket
+  Padding padding = Padding::no;  // whether context ranks may split a sequence that does not divide
   bool poison = false;            // fill new memory with NaN, for tests
 };
 

@@ -84,33 +84,53 @@ TEST(EmbeddingBackward, AddsTheGradientOfEachTokenToItsRow) {
   }
 }
 
+// Rows of a sequence as a context rank may hold them: every other position of a longer table, and one of
+// padding.
+std::vector<std::int32_t> some_positions(Index sequence) {
+  std::vector<std::int32_t> positions;
+  for (Index s = 0; s < sequence; ++s) {
+    positions.push_back(s == sequence / 2 ? -1 : static_cast<std::int32_t>(2 * s + 1));
+  }
+  return positions;
+}
+
 TEST(Positions, AreAddedToEachSequenceAndTheirGradientsSummedOverThem) {
   for (const Index batch : {1, 2, 5}) {
     for (const Extent extent : test::extents) {
       SCOPED_TRACE(extent);
       const Index sequence = extent.rows;
       const Extent all{batch * sequence, extent.columns, extent.padding};
-      const Tensor positions = random_tensor(extent, 1);
+      const Extent whole{2 * sequence + 1, extent.columns, extent.padding};
+      const std::vector<std::int32_t> positions = some_positions(sequence);
+      const Tensor table = random_tensor(whole, 1);
       const Tensor x = random_tensor(all, 2);
       Tensor y = x;
-      ops::add_positions(Host::Stream(3), positions.matrix(), y.matrix());
+      ops::add_positions(Host::Stream(3), table.matrix(), view(positions), y.matrix());
 
-      const Tensor before = random_tensor(extent, 3);
-      Tensor overwritten(extent);
-      ops::positions_backward(Host::Stream(3), x.matrix(), overwritten.matrix(), Accumulate::no);
+      const Tensor before = random_tensor(whole, 3);
+      Tensor overwritten = before;
+      ops::positions_backward(Host::Stream(3), x.matrix(), view(positions), overwritten.matrix(),
+                              Accumulate::no);
       Tensor added = before;
-      ops::positions_backward(Host::Stream(3), x.matrix(), added.matrix(), Accumulate::yes);
+      ops::positions_backward(Host::Stream(3), x.matrix(), view(positions), added.matrix(), Accumulate::yes);
 
-      Reference sum(sequence, extent.columns);
-      Reference sum_and_before(sequence, extent.columns);
+      Reference sum(whole.rows, whole.columns);
+      Reference sum_and_before(whole.rows, whole.columns);
+      for (Index row = 0; row < whole.rows; ++row) {
+        for (Index c = 0; c < whole.columns; ++c)
+          sum(row, c) = sum_and_before(row, c) = double{before(row, c)};
+      }
       for (Index s = 0; s < sequence; ++s) {
+        const Index position = positions[static_cast<std::size_t>(s)];
         for (Index c = 0; c < extent.columns; ++c) {
+          if (position >= 0) sum(position, c) = 0;
           for (Index b = 0; b < batch; ++b) {
             const Index n = b * sequence + s;
-            ASSERT_EQ(y(n, c), x(n, c) + positions(s, c));
-            sum(s, c) += double{x(n, c)};
+            ASSERT_EQ(y(n, c), position < 0 ? x(n, c) : x(n, c) + table(position, c));
+            if (position < 0) continue;
+            sum(position, c) += double{x(n, c)};
+            sum_and_before(position, c) += double{x(n, c)};
           }
-          sum_and_before(s, c) = sum(s, c) + double{before(s, c)};
         }
       }
       // At most six terms, each rounded to 2^-24.
@@ -126,16 +146,17 @@ TEST(Embedding, SameBitsForAnyNumberOfThreads) {
   constexpr Index sequence = 200;
   const Extent extent{3 * sequence, 257, 3};
   const Tensor table = random_tensor({vocabulary, extent.columns}, 1);
-  const Tensor positions = random_tensor({sequence, extent.columns}, 2);
+  const Tensor positions = random_tensor({2 * sequence, extent.columns}, 2);
+  const std::vector<std::int32_t> position_of_row = some_positions(sequence);
   const auto tokens = random_tokens(extent.rows);
   test::expect_same_bits_for_any_threads([&](const Host::Stream& stream) {
     Tensor y(extent);
     ops::embedding(stream, view(tokens), table.matrix(), 0, y.matrix());
-    ops::add_positions(stream, positions.matrix(), y.matrix());
+    ops::add_positions(stream, positions.matrix(), view(position_of_row), y.matrix());
     Tensor d_table = table;
     ops::embedding_backward(stream, view(tokens), y.matrix(), 0, d_table.matrix());
     Tensor d_positions = positions;
-    ops::positions_backward(stream, y.matrix(), d_positions.matrix(), Accumulate::yes);
+    ops::positions_backward(stream, y.matrix(), view(position_of_row), d_positions.matrix(), Accumulate::yes);
     return std::vector<Tensor>{y, d_table, d_positions};
   });
 }
