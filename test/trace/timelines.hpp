@@ -29,7 +29,7 @@ struct Drawn {
 inline constexpr std::int64_t activation_bytes = 1'000'000;
 
 template <class Policy>
-Drawn drawn(int ranks, int microbatches, schedule::Cost cost = {}, std::string name = Policy::name) {
+Drawn drawn(int ranks, int microbatches, const schedule::Cost& cost = {}, std::string name = Policy::name) {
   Drawn result{
       .pipeline = schedule::make_pipeline<Policy>(ranks, microbatches), .simulation = {}, .timeline = {}};
   const std::vector<schedule::Cost> costs(result.pipeline.stages(), cost);

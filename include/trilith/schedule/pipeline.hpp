@@ -45,11 +45,8 @@ struct Pipeline {
   }
 };
 
-// Kept out of line: inlined into one test, g++ 12 at -O3 -march=native gave a simulation another makespan,
-// which neither -fno-tree-slp-vectorize nor -O1 did and which asan and ubsan don't explain. The cause is not
-// known.
 template <schedule_policy Policy>
-[[gnu::noinline]] constexpr Pipeline make_pipeline(int ranks, int microbatches) {
+constexpr Pipeline make_pipeline(int ranks, int microbatches) {
   Pipeline pipeline{.ranks = ranks, .chunks = Policy::chunks, .microbatches = microbatches};
   if constexpr (requires { Policy::programs(ranks, microbatches); }) {
     pipeline.programs = Policy::programs(ranks, microbatches);
