@@ -159,7 +159,13 @@ head -c 2000 model.safetensors > cut.safetensors
 refuses "cut.safetensors" "$train_gpt" --data text.txt --init cut.safetensors --heads 4
 printf '\xff\xff\xff\xff\xff\xff\xff\x7f{}' > absurd.safetensors
 refuses "absurd.safetensors" "$train_gpt" --data text.txt --init absurd.safetensors --heads 4
-refuses "the loss of step" "$train_gpt" --data text.txt "${tiny[@]}" --steps 50 --learning-rate 1e30 --clip 0
+refuses "the loss of step" "$train_gpt" --data text.txt "${tiny[@]}" --steps 50 --learning-rate 1e30 --clip 0 \
+  --trace early.json --trace-step 1
+succeeds "$read_trace" early.json
+expect '^actions 32$' out.txt
+refuses "the loss of step" "$train_gpt" --data text.txt "${tiny[@]}" --steps 50 --learning-rate 1e30 --clip 0 \
+  --trace late.json
+[ -s late.json ] && fail "a trace of a step that was not reached"
 refuses "--steps = many" "$train_gpt" --steps many
 refuses "must not be negative" "$train_gpt" --batch -8
 refuses "--no-such-option" "$train_gpt" --no-such-option
