@@ -120,14 +120,6 @@ TEST(Simulate, TakesOfGPipeWhatAFlowShopTakesWithACostForEachStage) {
   }
 }
 
-// g++ 12 has made messages take time where a default Cost was passed by value.
-TEST(Simulate, SaysTheSameWhenItRunsAsInTheCompiler) {
-  constexpr Time compiled = simulate<OneFOneB>(2, 2).makespan;
-  EXPECT_EQ(compiled, 9);
-  EXPECT_EQ(simulate(make_pipeline<OneFOneB>(2, 2)).makespan, compiled);
-  EXPECT_EQ(simulate<OneFOneB>(2, 2).makespan, compiled);
-}
-
 TEST(Simulate, TakesTheSumOrTheLargerOfAFusedPair) {
   const Pipeline fused = by_hand(2, {"F0 F0.1 F1 B0.1 F1.1&B0 B1.1 B1"}, {4}, {0, 1});
   EXPECT_EQ(simulate(fused).makespan, 12);
