@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/mask/softmax_carry.hpp>
 #include <trilith/ops/accumulate.hpp>

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <vector>
 
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/ops/accumulate.hpp>
@@ -89,7 +90,7 @@ inline void layer_norm_backward(const Host::Stream& stream, Matrix<const float> 
   const Index rows = x.extent(0);
   const Index width = x.extent(1);
   const Index chunk = std::max<Index>(64, (rows + 63) / 64);
-  const Index chunks = (rows + chunk - 1) / chunk;
+  const Index chunks = ceil_divide(rows, chunk);
   std::vector<float> scratch(static_cast<std::size_t>(chunks * 2 * width));
   const Matrix<float> gamma_parts(scratch.data(), {chunks, width}, {2 * width, 1});
   const Matrix<float> beta_parts(scratch.data() + width, {chunks, width}, {2 * width, 1});
