@@ -1,4 +1,6 @@
-// Host attention beside oneDNN's matrix product: time, rate and share of dnnl_sgemm's rate.
+// Host attention beside oneDNN's matrix product: time, rate and share of dnnl_sgemm's rate. And what each
+// rank of a causal ring computes, on one thread, one rank after the other: the slowest rank's time over the
+// fastest one's.
 //
 // Before it times anything, it proves its results against float64. A rate counts the work that the mask
 // leaves, 4 · batch · heads · queries · keys · dimension forward, half of it where causal, and 2.5 times that
@@ -17,16 +19,21 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <benchmark/benchmark.h>
 
+#include <trilith/attention/hop_ranges.hpp>
 #include <trilith/core/random.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/host.hpp>
+#include <trilith/mask/mask.hpp>
+#include <trilith/mask/split.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/attention.hpp>
 #include <trilith/ops/host/attention.hpp>
 #include <trilith/ops/host/gemm.hpp>
+#include <trilith/ops/host/transfer.hpp>
 
 #include "test/support/attention_reference.hpp"
 
@@ -132,6 +139,47 @@ void run(benchmark::State& state, const Case& c, int threads) {
   state.counters["share"] = work / best / limit;
 }
 
+// What the ranks of a ring compute in a forward pass, hop by hop, without what they send. The keys and values
+// of all ranks are the same numbers, which changes no time.
+template <class Split>
+void run_ring(benchmark::State& state) {
+  constexpr int ranks = 8;
+  constexpr Index heads = 4, dimension = 64, sequence = 8192, rows = sequence / ranks;
+  Host::Memory memory;
+  const Host::Stream stream(1);
+  const Buffer q(memory, rows * heads * dimension, 0), k(memory, rows * heads * dimension, 1);
+  const Buffer v(memory, rows * heads * dimension, 2), out(memory, rows * heads * dimension, 3);
+  const Buffer carried(memory, rows * heads * dimension, 4), per_query(memory, 3 * rows * heads, 5);
+  const auto tensor = [&](const Buffer& b) { return View<float, 4>(b.data(), {1, rows, heads, dimension}); };
+  const auto scalar = [&](Index i) {
+    return View<float, 3>(per_query.data() + i * rows * heads, {1, heads, rows});
+  };
+  const ops::AttentionSettings settings{.scale = 1 / std::sqrt(float{dimension})};
+  const ops::AttentionCarry carry{tensor(carried), scalar(0), scalar(1)};
+  const SequenceSplit<Split> split(sequence, ranks);
+
+  std::vector<double> best(ranks, 1e9);
+  for (auto _ : state) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::vector<LocalRows<Split>> blocks;
+      for (int hop = 0; hop < ranks; ++hop) blocks.push_back(split.rows_of((rank - hop + ranks) % ranks));
+      const HopRanges<Host> ranges(stream, memory, mask::causal().of(sequence, sequence), blocks);
+      const double time = seconds([&] {
+        for (int hop = 0; hop < ranks; ++hop) {
+          if (hop > 0 && hop < ranks - 1 && ranges.scores(hop) == 0) continue;
+          ops::attention(stream, tensor(q), tensor(k), tensor(v), settings, ranges.of(hop),
+                         {.first = hop == 0, .last = hop == ranks - 1}, carry, tensor(out), scalar(2));
+        }
+      });
+      best[static_cast<std::size_t>(rank)] = std::min(best[static_cast<std::size_t>(rank)], time);
+    }
+  }
+  const auto [fastest, slowest] = std::minmax_element(best.begin(), best.end());
+  state.counters["fastest_ms"] = *fastest * 1e3;
+  state.counters["slowest_ms"] = *slowest * 1e3;
+  state.counters["slowest/fastest"] = *slowest / *fastest;
+}
+
 // The tolerance is that of the tests: sums of a few hundred products in float32.
 bool proves_right(int threads) {
   bool right = true;
@@ -161,6 +209,11 @@ void add(const Case& c, int threads) {
 }
 
 void add_all(int threads) {
+  benchmark::RegisterBenchmark("Ring/causal/ranks:8/zigzag", run_ring<Zigzag>)->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("Ring/causal/ranks:8/striped", run_ring<Striped>)
+      ->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("Ring/causal/ranks:8/contiguous", run_ring<Contiguous>)
+      ->Unit(benchmark::kMillisecond);
   for (const bool backward : {false, true}) {
     for (const bool causal : {true, false}) {
       for (const Index dimension : {64, 128}) {

@@ -2,9 +2,11 @@
 
     layout_flag(name = "layout", build_setting_default = "2x2x2")
     schedule_flag(name = "schedule", build_setting_default = "OneFOneB")
-    cc_binary(name = "train_gpt", deps = [":layout", ":schedule", ...], ...)
+    attention_flag(name = "attention", build_setting_default = "")
+    cc_binary(name = "train_gpt", deps = [":layout", ":schedule", ":attention", ...], ...)
 
     bazel run //examples:train_gpt --//examples:layout=4x1x2 --//examples:schedule=GPipe
+    bazel run //examples:train_gpt --//examples:layout=1x2x1x2 --//examples:attention=Ring,Zigzag
 """
 
 def _defines(values):
@@ -44,5 +46,25 @@ def _schedule_flag_impl(ctx):
 schedule_flag = rule(
     implementation = _schedule_flag_impl,
     doc = "The name of one of the library's schedules; dependents see it as TRAIN_GPT_SCHEDULE.",
+    build_setting = config.string(flag = True),
+)
+
+_KINDS = ["Local", "Ring", "Ulysses", "AllGatherKv", "Hybrid"]
+_SPLITS = ["Contiguous", "Zigzag", "Striped"]
+
+def _attention_flag_impl(ctx):
+    value = ctx.build_setting_value
+    if not value:
+        return _defines({})
+    parts = value.split(",")
+    kind = parts[0].split("<")[0]
+    if kind not in _KINDS or (kind == "Hybrid") != parts[0].endswith(">") or len(parts) > 2 or (len(parts) == 2 and parts[1] not in _SPLITS):
+        fail("--%s=%s: choose one of %s, Hybrid with its ranks, as Hybrid<2>; a split may follow, %s, as Ring,Zigzag" %
+             (ctx.label, value, ", ".join(_KINDS), " or ".join(_SPLITS)))
+    return _defines({"ATTENTION": value})
+
+attention_flag = rule(
+    implementation = _attention_flag_impl,
+    doc = "What Attention<…> stands for, such as Ring,Zigzag; dependents see it as TRAIN_GPT_ATTENTION, undefined where the flag is empty.",
     build_setting = config.string(flag = True),
 )

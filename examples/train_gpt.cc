@@ -5,6 +5,7 @@
 // The layout is a type. To choose another one without editing this file:
 //
 //     ./bazelw run //examples:train_gpt --//examples:layout=4x1x2 --//examples:schedule=GPipe
+//     ./bazelw run //examples:train_gpt --//examples:layout=1x2x1x2 --//examples:attention=Ring,Zigzag
 
 #include <algorithm>
 #include <chrono>
@@ -34,8 +35,16 @@
 
 using namespace trilith;
 
-using Layout =
-    Config<Parallelism<TRAIN_GPT_TP, TRAIN_GPT_PP, TRAIN_GPT_DP, TRAIN_GPT_CP>, Schedule<TRAIN_GPT_SCHEDULE>>;
+#ifndef TRAIN_GPT_ATTENTION
+#if TRAIN_GPT_CP == 1
+#define TRAIN_GPT_ATTENTION Local
+#else
+#define TRAIN_GPT_ATTENTION Ring, Zigzag
+#endif
+#endif
+
+using Layout = Config<Parallelism<TRAIN_GPT_TP, TRAIN_GPT_PP, TRAIN_GPT_DP, TRAIN_GPT_CP>,
+                      Schedule<TRAIN_GPT_SCHEDULE>, Attention<TRAIN_GPT_ATTENTION>>;
 using GptTrainer = Trainer<Gpt, Layout>;
 
 namespace {
@@ -54,8 +63,9 @@ void print_plan(const GptTrainer& trainer, const GptShape& shape, const Corpus& 
   std::printf("model   %d layers, hidden %d, %d heads, vocabulary %d: %.2f million parameters\n",
               shape.layers, shape.hidden, shape.heads, shape.vocabulary,
               static_cast<double>(shape.parameters()) * 1e-6);
-  std::printf("layout  TP=%d PP=%d DP=%d: %d ranks, %s, layers per stage", parallel.tensor, parallel.pipeline,
-              parallel.data, parallel.world(), GptTrainer::SchedulePolicy::name);
+  std::printf("layout  TP=%d PP=%d DP=%d CP=%d: %d ranks, %s, layers per stage", parallel.tensor,
+              parallel.pipeline, parallel.data, parallel.context, parallel.world(),
+              GptTrainer::SchedulePolicy::name);
   for (const StageRange& stage : trainer.plan().stages) std::printf(" %d", stage.layers);
   const MemoryReport memory = trainer.rank(0).memory();
   std::printf("\nmemory  rank 0: %.1f MB weights and gradients, %.1f MB moments, %.1f MB activations\n",

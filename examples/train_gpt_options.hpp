@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <trilith/mask/split.hpp>
 #include <trilith/nn/gpt_shape.hpp>
 #include <trilith/train/load_corpus.hpp>
 #include <trilith/train/trainer_options.hpp>
@@ -42,6 +43,9 @@ struct TrainGptOptions {
     app.add_option("--heads", heads, "attention heads [4, or what the checkpoint says]");
 
     add(app, "--sequence", trainer.sequence, "tokens of a sequence");
+    app.add_flag_callback(
+        "--pad", [this] { trainer.padding = trilith::Padding::yes; },
+        "pad sequences that the context ranks cannot split evenly");
     add(app, "--batch", trainer.batch, "sequences of a step, over all data ranks");
     add(app, "--microbatches", trainer.microbatches, "of each data rank, in a step");
     add(app, "--steps", trainer.learning_rate.steps, "steps of training");

@@ -21,8 +21,9 @@ namespace trilith::test {
 
 struct ContextRun {
   AttentionResults results;
-  std::vector<Ledger> ledgers = {};     // of each rank, forward only
-  std::vector<std::size_t> bytes = {};  // of each rank: memory allocated for keys, values and all else
+  std::vector<Ledger> forward = {};             // of each rank: what forward has communicated
+  std::vector<Ledger> both = {};                // and forward with backward
+  std::vector<std::size_t> bytes = {};          // of each rank: what is saved, and scratch
   std::vector<std::vector<Index>> scores = {};  // of each rank and hop
 };
 
@@ -66,7 +67,8 @@ template <class Policy>
 ContextRun attend_over(int ranks, const AttentionInputs& x, Padding padding = Padding::no) {
   const AttentionShape& s = x.shape;
   ContextRun run{.results = AttentionResults(s)};
-  run.ledgers.resize(static_cast<std::size_t>(ranks));
+  run.forward.resize(static_cast<std::size_t>(ranks));
+  run.both.resize(static_cast<std::size_t>(ranks));
   run.bytes.resize(static_cast<std::size_t>(ranks));
   run.scores.resize(static_cast<std::size_t>(ranks));
   std::vector<Tensor> d_sinks(static_cast<std::size_t>(ranks), Tensor(s.sinks ? s.heads : 0));
@@ -91,16 +93,18 @@ ContextRun attend_over(int ranks, const AttentionInputs& x, Padding padding = Pa
     const auto heads = [&](auto& t) { return heads_of(t, s.batch, s.dimension); };
     const View<float, 3> lse_view(&lse(0, 0), {s.batch, s.heads, rows.size()});
 
-    const auto [allocation, room] = allocate_planned<Host>(memory, [&](Arena& arena) {
+    Host::Memory room_memory(true);
+    const auto [allocation, room] = allocate_planned<Host>(room_memory, [&](Arena& arena) {
       return std::pair(attention.saved(arena, s.batch), attention.scratch(arena, s.batch));
     });
     const Projections<float> projections{heads(q), heads(k), heads(v)};
     attention.forward(stream, x.settings(), projections, heads(out), lse_view, room.first, room.second);
-    run.ledgers[r] = rank.ledger();
+    run.forward[r] = rank.ledger();
     attention.backward(stream, x.settings(), projections, heads(out), lse_view, heads(d_out),
                        {heads(dq), heads(dk), heads(dv)}, room.first, room.second, d_sinks[r].vector());
 
-    run.bytes[r] = memory.peak_bytes();
+    run.both[r] = rank.ledger();
+    run.bytes[r] = room_memory.peak_bytes();
     for (int hop = 0; hop < attention.ranges().hops(); ++hop) {
       run.scores[r].push_back(attention.ranges().scores(hop));
     }

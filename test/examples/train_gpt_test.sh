@@ -4,7 +4,7 @@
 set -u
 
 train_gpt=$PWD/$1       # TP=2, PP=2, DP=2
-other_layout=$PWD/$2    # TP=1, PP=1, DP=4
+other_layout=$PWD/$2    # TP=1, PP=1, DP=2, CP=2
 fixture=$PWD/$3
 read_trace=$PWD/$4
 cd "$TEST_TMPDIR" || exit 1
@@ -72,6 +72,12 @@ succeeds "$other_layout" --data text.txt --init model.safetensors --sequence 32 
 again=$(awk '/validation loss/ { print $3 }' out.txt)
 awk -v a="$trained" -v b="$again" 'BEGIN { exit !(a - b < 2e-4 && b - a < 2e-4) }' ||
   fail "validation loss $trained before, $again after another layout has loaded it"
+
+# So do sequences that the context ranks cannot split evenly, where asked for.
+succeeds "$other_layout" --data text.txt --init model.safetensors --sequence 31 --pad --batch 8 --microbatches 2 \
+  --steps 2 --sample 5
+refuses "sequence length must be divisible by 2 * CP to balance a causal mask" \
+  "$other_layout" --data text.txt --init model.safetensors --sequence 31 --batch 8 --microbatches 2
 
 # The same seed gives the same losses.
 succeeds "$train_gpt" --data text.txt "${tiny[@]}" --steps 5 --sample 0 --metrics one.jsonl
@@ -153,7 +159,13 @@ head -c 2000 model.safetensors > cut.safetensors
 refuses "cut.safetensors" "$train_gpt" --data text.txt --init cut.safetensors --heads 4
 printf '\xff\xff\xff\xff\xff\xff\xff\x7f{}' > absurd.safetensors
 refuses "absurd.safetensors" "$train_gpt" --data text.txt --init absurd.safetensors --heads 4
-refuses "the loss of step" "$train_gpt" --data text.txt "${tiny[@]}" --steps 50 --learning-rate 1e30 --clip 0
+refuses "the loss of step" "$train_gpt" --data text.txt "${tiny[@]}" --steps 50 --learning-rate 1e30 --clip 0 \
+  --trace early.json --trace-step 1
+succeeds "$read_trace" early.json
+expect '^actions 32$' out.txt
+refuses "the loss of step" "$train_gpt" --data text.txt "${tiny[@]}" --steps 50 --learning-rate 1e30 --clip 0 \
+  --trace late.json
+[ -s late.json ] && fail "a trace of a step that was not reached"
 refuses "--steps = many" "$train_gpt" --steps many
 refuses "must not be negative" "$train_gpt" --batch -8
 refuses "--no-such-option" "$train_gpt" --no-such-option

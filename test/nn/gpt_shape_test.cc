@@ -66,14 +66,6 @@ TEST(GptShape, CountsTheElementsOfAllItsTensors) {
   }
 }
 
-TEST(PaddedVocabulary, IsTheNextMultipleOfTheTensorRanks) {
-  static_assert(padded_vocabulary(50257, 1) == 50257);
-  static_assert(padded_vocabulary(50257, 2) == 50258);
-  static_assert(padded_vocabulary(50257, 8) == 50264);
-  static_assert(padded_vocabulary(50264, 8) == 50264);
-  static_assert(padded_vocabulary(1, 1) == 1);
-}
-
 std::string refusal(const GptShape& shape, const ParallelShape& parallel = {}) {
   try {
     check(shape, parallel);

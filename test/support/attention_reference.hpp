@@ -83,13 +83,14 @@ struct AttentionInputs {
   AttentionShape shape;
   Tensor q, k, v, d_out, sinks;
 
-  explicit AttentionInputs(const AttentionShape& s)
+  // Equal seeds give equal inputs.
+  explicit AttentionInputs(const AttentionShape& s, std::uint64_t seed = 0)
       : shape(s),
-        q(random_tensor({s.batch * s.queries, s.heads * s.dimension, 5}, 1)),
-        k(random_tensor({s.batch * s.keys, s.kv_heads * s.dimension, 3}, 2)),
-        v(random_tensor({s.batch * s.keys, s.kv_heads * s.dimension, 7}, 3)),
-        d_out(random_tensor({s.batch * s.queries, s.heads * s.dimension, 1}, 4)),
-        sinks(random_tensor(s.heads, 5)) {}
+        q(random_tensor({s.batch * s.queries, s.heads * s.dimension, 5}, 8 * seed + 1)),
+        k(random_tensor({s.batch * s.keys, s.kv_heads * s.dimension, 3}, 8 * seed + 2)),
+        v(random_tensor({s.batch * s.keys, s.kv_heads * s.dimension, 7}, 8 * seed + 3)),
+        d_out(random_tensor({s.batch * s.queries, s.heads * s.dimension, 1}, 8 * seed + 4)),
+        sinks(random_tensor(s.heads, 8 * seed + 5)) {}
 
   ops::AttentionSettings settings() const {
     return {.scale = shape.scale(),

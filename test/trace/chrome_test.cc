@@ -152,6 +152,24 @@ TEST(ChromeTrace, CountersPeakAsSimulatedAndEndAtZero) {
   }
 }
 
+TEST(ChromeTrace, OfSeveralTimelinesIsOnOneClockFromTheEarliestOn) {
+  std::vector<trace::Timeline> timelines(2, test::drawn<OneFOneB>(2, 2).timeline);
+  timelines[0].origin = 1'000'100;
+  timelines[1].origin = 1'000'000;
+  timelines[1].lanes[0].asides.push_back({.what = "before", .start = -7, .end = -3});
+  const std::string text = trace::chrome_trace(timelines, {.microseconds = 0.5});
+  EXPECT_TRUE(test::read_strictly(text).problems.empty());
+  std::map<int, double> first;  // slice of each process
+  const json trace = json::parse(text);
+  for (const json& event : trace["traceEvents"]) {
+    if (event["ph"] == "X" && event["cat"] == "compute") first.emplace(event["pid"], event["ts"]);
+  }
+  EXPECT_EQ(first[1], 0.5 * (100 + 7));
+  EXPECT_EQ(first[2], 0.5 * (100 + 7 + 1));
+  EXPECT_EQ(first[3], 0.5 * 7);  // its first action; what was before comes after in the file
+  EXPECT_EQ(first[4], 0.5 * (7 + 1));
+}
+
 TEST(ChromeTrace, IsInTheGivenUnit) {
   const trace::Timeline t = test::drawn<OneFOneB>(2, 2).timeline;
   double end = 0;

@@ -250,6 +250,24 @@ TEST(Recording, IsOffUnlessAskedForAndKeepsTheLastStep) {
   EXPECT_TRUE(trainer.rank(0).events().empty());
 }
 
+TEST(Recording, OfAllPipelinesIsOnOneClock) {
+  Recorded<Layout<OneFOneB>> recorded;
+  recorded.trainer.record(true);
+  recorded.trainer.step(some_batch());
+  int first = 0;
+  for (const trace::Timeline& timeline : trace::recorded(recorded.trainer)) {
+    for (int i = 0; i < timeline.ranks(); ++i) {
+      const int rank = recorded.trainer.parallel.group(Axis::pipeline, first)[static_cast<std::size_t>(i)];
+      const trace::Events& events = recorded.trainer.rank(rank).events();
+      const auto action = std::find_if(events.begin(), events.end(),
+                                       [](const Event& event) { return event.activity == Activity::action; });
+      EXPECT_EQ(timeline.origin + timeline.lanes[i].blocks.front().start, action->begin);
+      EXPECT_EQ(timeline.origin + timeline.lanes[i].asides.front().start, events.front().begin);
+    }
+    ++first;
+  }
+}
+
 TEST(Recording, ChangesNoBit) {
   Recorded<Layout<OneFOneB>> with, without;
   with.trainer.record(true);

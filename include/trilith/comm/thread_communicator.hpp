@@ -20,6 +20,7 @@
 #include <trilith/comm/ledger.hpp>
 #include <trilith/comm/thread_hub.hpp>
 #include <trilith/core/error.hpp>
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/host.hpp>
 
@@ -152,7 +153,7 @@ class ThreadCommunicator {
                      sends ? 0 : 1, {message.data, message.data},
                      {.what = "message from rank " + std::to_string(members_[from]) + " to rank " +
                               std::to_string(members_[to]) + " of " + std::to_string(count) + " bytes",
-                      .slices = std::max<Index>((count + message_range - 1) / message_range, 1),
+                      .slices = std::max<Index>(ceil_divide(count, message_range), 1),
                       .run = &copy_message,
                       .count = count,
                       .argument = 0}));
@@ -175,7 +176,7 @@ class ThreadCommunicator {
   static constexpr Index range = 16384;
   static constexpr Index message_range = range * 4;
 
-  static constexpr Index ranges(Index count) { return (count + range - 1) / range; }
+  static constexpr Index ranges(Index count) { return ceil_divide(count, range); }
 
   template <class T>
   static std::int64_t bytes_of(Vector<T> buffer) {

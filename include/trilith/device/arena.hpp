@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <trilith/core/error.hpp>
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/device.hpp>
 
@@ -27,7 +28,7 @@ class Arena {
       throw Error("more than 2^62 bytes of memory are asked for",
                   "use a smaller model, batch or sequence, or more ranks");
     }
-    used_ += (bytes + alignment - 1) / alignment * alignment;
+    used_ += round_up(bytes, alignment);
     return {data, {static_cast<Index>(extents)...}};
   }
 
@@ -35,7 +36,7 @@ class Arena {
   template <class T>
   Matrix<T> take_rows(Index rows, Index columns) {
     constexpr Index step = alignment / sizeof(T);
-    const Index stride = (columns + step - 1) / step * step;
+    const Index stride = round_up(columns, step);
     return {take<T>(rows, stride).data(), {rows, columns}, {stride, 1}};
   }
 

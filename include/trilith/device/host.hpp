@@ -19,6 +19,7 @@
 
 #include <trilith/core/error.hpp>
 #include <trilith/core/recorder.hpp>
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/device.hpp>
 
@@ -67,7 +68,9 @@ class Host::Stream : public ops::Stream {
   void synchronize() const {}
 
   // Writes the time (steady_time) at which the work given so far is done: now.
-  void stamp(std::int64_t* time) const { *time = steady_time(); }
+  void stamp(std::int64_t* time) const {
+    *time = steady_time();
+  }
 
  private:
   int threads_;
@@ -172,7 +175,7 @@ inline void Host::Memory::add(std::size_t bytes) {
 inline Host::Allocation Host::Memory::allocate(std::size_t bytes) {
   constexpr std::size_t page = 4096;
   constexpr std::size_t most = std::size_t{1} << 62;
-  const std::size_t whole = (std::clamp<std::size_t>(bytes, 1, most) + page - 1) / page * page;
+  const std::size_t whole = round_up(std::clamp<std::size_t>(bytes, 1, most), page);
   add(whole);
   void* const mapped = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) {

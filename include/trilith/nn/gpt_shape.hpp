@@ -31,11 +31,6 @@ struct GptShape {
   }
 };
 
-// The vocabulary as its tensor ranks hold it: padded to equal parts.
-constexpr int padded_vocabulary(int vocabulary, int tensor_ranks) {
-  return (vocabulary + tensor_ranks - 1) / tensor_ranks * tensor_ranks;
-}
-
 // (condition over `s`, a GptShape, and `p`, a ParallelShape; sentence; numbers for the run-time message)
 #define TRILITH_GPT_RULES(RULE)                                                                              \
   RULE(s.layers > 0 && s.hidden > 0 && s.heads > 0 && s.positions > 0 && s.vocabulary > 0,                   \

@@ -15,6 +15,7 @@
 
 #include <trilith/core/hash.hpp>
 #include <trilith/core/random.hpp>
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/device.hpp>
 #include <trilith/ops/host.hpp>
@@ -30,7 +31,7 @@ struct Partition {
   Index inner = 1;
   int parts = 1;  // 1: whole on every tensor rank
 
-  constexpr Index share() const { return (extent + parts - 1) / parts; }  // of a part, with its padding
+  constexpr Index share() const { return ceil_divide(extent, parts); }  // of a part, with its padding
   constexpr Index local_size() const { return outer * share() * inner; }
   constexpr Index size() const { return outer * extent * inner; }
 
@@ -127,7 +128,7 @@ class Parameters {
   // In floats: every parameter begins a cache line, but for those that adjoin another.
   static constexpr Index aligned(Index size) {
     constexpr Index line = 64 / sizeof(float);
-    return (size + line - 1) / line * line;
+    return round_up(size, line);
   }
 
   // The stream of the random numbers of a parameter.

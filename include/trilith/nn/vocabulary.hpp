@@ -8,6 +8,7 @@
 #include <string>
 
 #include <trilith/comm/communicator.hpp>
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/arena.hpp>
 #include <trilith/nn/layer_config.hpp>
@@ -25,7 +26,7 @@ struct VocabularyPart {
   Index valid;
 
   VocabularyPart(Index vocabulary, int tensor_ranks, int tensor_rank)
-      : first(0), share((vocabulary + tensor_ranks - 1) / tensor_ranks), valid(0) {
+      : first(0), share(ceil_divide(vocabulary, tensor_ranks)), valid(0) {
     first = share * tensor_rank;
     valid = std::clamp<Index>(vocabulary - first, 0, share);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <trilith/core/random.hpp>
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/train/batch.hpp>
 #include <trilith/train/corpus.hpp>
@@ -56,7 +57,7 @@ inline Batch training_batch(const Corpus& corpus, Index sequences, Index length,
 inline Index validation_batches(const Corpus& corpus, Index sequences, Index length) {
   const Index targets = std::max<Index>(static_cast<Index>(corpus.validation.size()) - 1, 0);
   const Index each = sequences * length;
-  return (targets + each - 1) / each;
+  return ceil_divide(targets, each);
 }
 
 // Batch `index` of validation_batches(): consecutive sequences, in which every validation token but the first

@@ -32,7 +32,7 @@ TEST(PackTransposed, LaysOutPanelsAndFillsUpTheLastWithZeros) {
   for (const Index rows : {1, 15, 16, 33, 64}) {
     for (const Index columns : {1, 8, 16, 19}) {
       const Tensor from = random_tensor({rows, columns, 3}, 1);
-      const Index filled = tile::round_up(rows, tile::panel);
+      const Index filled = round_up(rows, tile::panel);
       Tensor to({filled, columns});
       tile::pack_transposed(from.matrix(), 2, &to(0, 0));
       for (Index row = 0; row < filled; ++row) {
@@ -48,7 +48,7 @@ TEST(PackTransposed, LaysOutPanelsAndFillsUpTheLastWithZeros) {
 TEST(PackRows, FillsUpWithZerosAndUnpacksToWhatWas) {
   for (const Index columns : {1, 16, 19, 64}) {
     const Tensor from = random_tensor({5, columns, 3}, 1);
-    const Index width = tile::round_up(columns, ops::simd::lanes);
+    const Index width = round_up(columns, ops::simd::lanes);
     Tensor rows({5, width});
     tile::pack_rows(from.matrix(), 1, &rows(0, 0), width);
     for (Index row = 0; row < 5; ++row) {
@@ -63,7 +63,7 @@ TEST(PackRows, FillsUpWithZerosAndUnpacksToWhatWas) {
 // A chain of n multiply-adds in float32 is wrong by at most n · 2^-24 of the sum of its terms' sizes.
 template <tile::Contiguous Order, Accumulate Sum>
 void expect_product(Index rows, Index columns, Index inner) {
-  const Index filled = tile::round_up(rows, tile::row_block);
+  const Index filled = round_up(rows, tile::row_block);
   const bool by_row = Order == tile::Contiguous::row;
   const Tensor a = random_tensor(by_row ? test::Extent{inner, filled} : test::Extent{filled, inner}, 1);
   const Tensor b = random_tensor({inner, columns, 16}, 2);

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <limits>
 
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/ops/accumulate.hpp>
@@ -50,9 +51,9 @@ inline void attention(const Host::Stream& stream, View<const float, 4> q, View<c
   const Index queries = q.extent(1);
   const Index heads = q.extent(2);
   const Index dimension = q.extent(3);
-  const Index width = tile::round_up(dimension, simd::lanes);
+  const Index width = round_up(dimension, simd::lanes);
   const Index group = heads / k.extent(2);
-  const Index tiles = (queries + query_tile - 1) / query_tile;
+  const Index tiles = ceil_divide(queries, query_tile);
   const Index work = 2 * query_tile * k.extent(1) * dimension;
   const Index grain = parallel::grain(work, parallel::least_multiply_adds);
   stream.parallel_for(q.extent(0) * heads * tiles, grain, [&](Index begin, Index end) {
@@ -128,7 +129,7 @@ inline void attention_backward(const Host::Stream& stream, View<const float, 4> 
   const Index kv_heads = k.extent(2);
   const Index group = q.extent(2) / kv_heads;
   const Index dimension = q.extent(3);
-  const Index width = tile::round_up(dimension, simd::lanes);
+  const Index width = round_up(dimension, simd::lanes);
   const Index work = 5 * group * queries * keys * dimension;
   const Index grain = parallel::grain(work, parallel::least_multiply_adds);
   stream.parallel_for(q.extent(0) * kv_heads, grain, [&](Index begin, Index end) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/attention.hpp>

@@ -10,7 +10,9 @@
 #include <cmath>
 #include <limits>
 
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/mask/softmax_carry.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/attention.hpp>
 #include <trilith/ops/host/row_ranges.hpp>
@@ -19,17 +21,13 @@
 
 namespace trilith::inline v0::ops::tile {
 
-// The carry of the online softmax for simd::lanes queries, but for its output.
-struct SoftmaxCarry {
-  simd::Floats maximum;
-  simd::Floats sum;
-};
+// For simd::lanes queries, one a lane.
+using StripCarry = SoftmaxCarry<simd::Floats>;
 
 // Takes in the scores of `keys` further keys, one row of lanes each, `stride` floats apart, and turns them
 // into weights relative to the new maximum. Returns the factor that brings earlier weights to it. The maximum
 // is taken in four chains, because one would wait for itself.
-inline simd::Floats take_scores(SoftmaxCarry& carry, float* scores, Index stride, Index keys) {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
+inline simd::Floats take_scores(StripCarry& carry, float* scores, Index stride, Index keys) {
   constexpr Index chains = 4;
   simd::Floats most[chains];
   for (simd::Floats& x : most) x = carry.maximum;
@@ -42,17 +40,16 @@ inline simd::Floats take_scores(SoftmaxCarry& carry, float* scores, Index stride
   for (; key < keys; ++key) most[0] = simd::max(simd::load(scores + key * stride), most[0]);
   const simd::Floats maximum = simd::max(simd::max(most[0], most[1]), simd::max(most[2], most[3]));
 
-  // Where nothing was visible yet, −∞ − 0 keeps the weights 0; −∞ − (−∞) would be NaN.
-  const simd::Floats shift = simd::select(maximum == -infinity, simd::Floats{}, maximum);
+  const simd::Floats shift = softmax_shift(maximum);
   simd::Floats sum{};
   for (key = 0; key < keys; ++key) {
     const simd::Floats weight = simd::exp(simd::load(scores + key * stride) - shift);
     simd::store(scores + key * stride, weight);
     sum += weight;
   }
-  const simd::Floats factor = simd::exp(carry.maximum - shift);
-  carry = {maximum, carry.sum * factor + sum};
-  return factor;
+  const SoftmaxMerge<simd::Floats> merged = merge(carry, {maximum, sum}, simd::exp);
+  carry = merged.carry;
+  return merged.factor_a;
 }
 
 // The scores of the queries of a strip, one a lane, with `keys` of a tile that begins with key `key`, one a
@@ -86,7 +83,7 @@ class TileCarry {
   // sink: the logit of the head's sink, −∞ for none.
   void begin(float sink) {
     const float sum = sink > -std::numeric_limits<float>::infinity() ? 1.0f : 0.0f;
-    for (SoftmaxCarry& strip : strips_) strip = {simd::broadcast(sink), simd::broadcast(sum)};
+    for (StripCarry& strip : strips_) strip = {simd::broadcast(sink), simd::broadcast(sum)};
     std::fill_n(out_, round_up(queries_, simd::lanes) * width_, 0.0f);
   }
 
@@ -123,7 +120,7 @@ class TileCarry {
   // out = the normalised output, lse = maximum + log(sum).
   void finish(Matrix<float> out, Vector<float> lse) {
     for (Index row = 0; row < queries_; ++row) {
-      const SoftmaxCarry& carry = strips_[row / simd::lanes];
+      const StripCarry& carry = strips_[row / simd::lanes];
       const float sum = carry.sum[row % simd::lanes];
       const float inverse = sum > 0 ? 1 / sum : 0;
       lse(row) = carry.maximum[row % simd::lanes] + std::log(sum);
@@ -145,7 +142,7 @@ class TileCarry {
   float* out_;  // (queries, width)
   Index queries_;
   Index width_;
-  SoftmaxCarry strips_[query_tile / simd::lanes];
+  StripCarry strips_[query_tile / simd::lanes];
 };
 
 // c · tanh(x / c) of the scores of a strip of queries with `keys`.

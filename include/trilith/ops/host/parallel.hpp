@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/ops/host/simd.hpp>
@@ -19,7 +20,7 @@ inline constexpr Index least_multiply_adds = Index{1} << 21;  // of matrix produ
 
 // How many items, of `work` each, make up a part worth a thread.
 constexpr Index grain(Index work, Index least = least_work) {
-  return (least + std::max<Index>(work, 1) - 1) / std::max<Index>(work, 1);
+  return ceil_divide(least, std::max<Index>(work, 1));
 }
 
 // body(first, last) for parts of the rows of a (rows, columns) matrix.
@@ -38,7 +39,7 @@ struct RowChunks {
   explicit RowChunks(Index number_of_rows)
       : rows(number_of_rows),
         size(std::max<Index>(64, (number_of_rows + 63) / 64)),
-        count((number_of_rows + size - 1) / size) {}
+        count(ceil_divide(number_of_rows, size)) {}
 };
 
 // body(chunk, row) for every row of a (rows, columns) matrix; those of a chunk one after the other,
@@ -56,7 +57,7 @@ inline void chunked_rows(const Host::Stream& stream, const RowChunks& chunks, In
 // body(first, last) for parts of the columns of a (rows, columns) matrix; `first` is a multiple of lanes.
 template <class Body>
 inline void columns(const Host::Stream& stream, Index rows, Index columns, Body&& body) {
-  const Index vectors = (columns + simd::lanes - 1) / simd::lanes;
+  const Index vectors = ceil_divide(columns, simd::lanes);
   stream.parallel_for(vectors, grain(rows * simd::lanes), [&](Index first, Index last) {
     body(first * simd::lanes, std::min(last * simd::lanes, columns));
   });

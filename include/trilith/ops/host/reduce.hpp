@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/ops/host/parallel.hpp>
@@ -43,7 +44,7 @@ inline double sum_of_squares(const float* x, Index count) {
 // is.
 inline void sum_of_squares(const Host::Stream& stream, Vector<const float> x, Vector<double> sum) {
   constexpr Index chunk = 16384;
-  const Index chunks = (x.size() + chunk - 1) / chunk;
+  const Index chunks = ceil_divide(x.size(), chunk);
   std::vector<double> sums(static_cast<std::size_t>(chunks));
   stream.parallel_for(chunks, parallel::grain(chunk), [&](Index first, Index last) {
     for (Index part = first; part < last; ++part) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/ops/attention.hpp>
 #include <trilith/ops/host/simd.hpp>

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/host/simd.hpp>
@@ -31,10 +32,6 @@ inline constexpr Index row_block = 4;
 inline constexpr Index vectors = 1;
 #endif
 inline constexpr Index panel = vectors * simd::lanes;
-
-constexpr Index round_up(Index x, Index multiple) {
-  return (x + multiple - 1) / multiple * multiple;
-}
 
 // Which index of a (row, inner) is contiguous.
 enum class Contiguous { row, inner };

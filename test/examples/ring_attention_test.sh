@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# ring_attention as a user runs it: four ranks make nine hops (three of keys and values forward, three back, and three
+# of their gradients), need less memory than one rank, and give its gradients.
+set -u
+
+if ! timeout 60 "$PWD/$1" > "$TEST_TMPDIR/out.txt"; then
+  echo "FAILED: status $?"
+  exit 1
+fi
+cat "$TEST_TMPDIR/out.txt"
+awk '
+  /^1 ranks: 0 hops, 0.0 MB sent, / { one = $8 }
+  /^4 ranks: 9 hops, / { four = $8 }
+  /^gradients of the queries differ by / { error = $7 }
+  END { exit !(four > 0 && four < one && error != "" && error < 1e-5) }
+' "$TEST_TMPDIR/out.txt"
