@@ -73,7 +73,8 @@ class LlamaCheckpoint : public ModelCheckpoint {
     const auto parameters = config().find("rope_parameters");
     if (parameters != config().end()) agree(theta, plain_theta(*parameters), config_path().string());
     // A config.json of before there was a choice.
-    if (theta.from.empty() && config().contains("model_type")) theta = {.value = 10000, .from = "default"};
+    if (theta.from.empty() && config().contains("model_type"))
+      agree(theta, std::optional(10000.0f), "an old config.json");
     shape_.rope_theta = known(theta);
   }
 

@@ -113,7 +113,7 @@ class ModelCheckpoint {
     if (!name.starts_with(layers)) return {};
     name.remove_prefix(layers.size());
     const std::size_t dot = name.find('.');
-    const auto layer = number<int>(name.substr(0, dot));
+    const auto layer = number_in<int>(name.substr(0, dot));
     return dot != name.npos && layer && *layer >= 0 ? layer : std::nullopt;
   }
 
@@ -200,7 +200,7 @@ class ModelCheckpoint {
   template <class T>
   void read(Stated<T>& stated) const {
     const auto own = file_.metadata().find(stated.key);
-    if (own != file_.metadata().end()) agree(stated, number<T>(own->second), "its metadata");
+    if (own != file_.metadata().end()) agree(stated, number_in<T>(own->second), "its metadata");
     const auto place = config_.find(stated.key);
     if (place != config_.end()) agree(stated, number<T>(*place), config_path_.string());
   }
@@ -234,7 +234,7 @@ class ModelCheckpoint {
 
  private:
   template <class T>
-  static std::optional<T> number(std::string_view text) {
+  static std::optional<T> number_in(std::string_view text) {
     T number = {};
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (text.empty() || error != std::errc() || end != text.data() + text.size()) return {};
