@@ -61,7 +61,9 @@ class Host::Stream : public ops::Stream {
   void synchronize() const {}
 
   // Writes the time (steady_time) at which the work given so far is done: now.
-  void stamp(std::int64_t* time) const { *time = steady_time(); }
+  void stamp(std::int64_t* time) const {
+    *time = steady_time();
+  }
 
  private:
   int threads_;
