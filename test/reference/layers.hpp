@@ -140,8 +140,8 @@ inline Values gelu_backward(const Values& dy, const Values& x) {
   return dx;
 }
 
-// As x / rms · gain, where rms² is the mean of x² plus epsilon: Zhang and Sennrich, "Root mean square layer
-// normalization", 2019.
+// 1 / rms of a row, where rms² is the mean of x² plus epsilon; x / rms · gain is the norm of Zhang and
+// Sennrich, "Root mean square layer normalization", 2019.
 inline double inverse_root_mean_square(const double* x, Index width, double epsilon) {
   double square = 0;
   for (Index i = 0; i < width; ++i) square += x[i] * x[i] / width;
