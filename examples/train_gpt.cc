@@ -228,7 +228,7 @@ void run(const TrainGptOptions& options) {
             "leave out --layers, --hidden and whatever else describes a model");
     Kind::open(options, checkpoint);
   }
-  const auto shape = checkpoint ? checkpoint->shape() : Kind::shape(options);
+  const auto shape = Kind::shape(options, checkpoint);
   check(shape, ModelTrainer::parallel);
 
   const Corpus corpus = load_corpus(options.data);

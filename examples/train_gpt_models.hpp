@@ -20,7 +20,9 @@ struct GptKind {
   using Model = trilith::Gpt<L>;
   using Checkpoint = trilith::Gpt2Checkpoint;
 
-  static trilith::GptShape shape(const TrainGptOptions& options) {
+  static trilith::GptShape shape(const TrainGptOptions& options,
+                                 const std::optional<Checkpoint>& checkpoint) {
+    if (checkpoint) return checkpoint->shape();
     trilith::require(!options.describes_llama(), "--kv-heads, --feed-forward and --tied describe a Llama",
                      "add --model llama, or leave them out");
     return {.layers = options.layers,
@@ -40,7 +42,21 @@ struct LlamaKind {
   using Model = trilith::Llama<L>;
   using Checkpoint = trilith::LlamaCheckpoint;
 
-  static trilith::LlamaShape shape(const TrainGptOptions& options) {
+  static trilith::LlamaShape shape(const TrainGptOptions& options,
+                                   const std::optional<Checkpoint>& checkpoint) {
+    trilith::LlamaShape shape = checkpoint ? checkpoint->shape() : described(options);
+    shape.replicate_kv_heads = options.replicate_kv_heads;
+    return shape;
+  }
+
+  static void open(const TrainGptOptions& options, std::optional<Checkpoint>& checkpoint) {
+    trilith::require(!options.heads, "--init takes the heads of a Llama from the checkpoint",
+                     "leave out --heads");
+    checkpoint.emplace(options.init);
+  }
+
+ private:
+  static trilith::LlamaShape described(const TrainGptOptions& options) {
     const int heads = options.heads.value_or(default_heads);
     trilith::require(heads > 0 && options.hidden % heads == 0,
                      "--hidden " + std::to_string(options.hidden) + " cannot be split over --heads " +
@@ -57,11 +73,5 @@ struct LlamaKind {
             .vocabulary = options.vocabulary,
             .rope_theta = 10000,
             .tied = options.tied};
-  }
-
-  static void open(const TrainGptOptions& options, std::optional<Checkpoint>& checkpoint) {
-    trilith::require(!options.heads, "--init takes the heads of a Llama from the checkpoint",
-                     "leave out --heads");
-    checkpoint.emplace(options.init);
   }
 };

@@ -21,6 +21,7 @@ struct TrainGptOptions {
   std::optional<int> kv_heads;
   std::optional<int> feed_forward;
   bool tied = false;
+  bool replicate_kv_heads = false;
   trilith::TrainerOptions trainer{.batch = 32,
                                   .sequence = 128,
                                   .microbatches = 4,
@@ -54,6 +55,8 @@ struct TrainGptOptions {
     llama_options_->add_option("--feed-forward", feed_forward,
                                "units of a block's SwiGLU [8/3 of --hidden, up to a multiple of 8]");
     llama_options_->add_flag("--tied", tied, "the output head is the embedding's table, as in every GPT-2");
+    app.add_flag("--replicate-kv-heads", replicate_kv_heads,
+                 "let tensor ranks hold copies of a Llama's key/value heads, where there are fewer");
     app.add_option("--heads", heads, "attention heads [4, or what the checkpoint says]");
 
     add(app, "--sequence", trainer.sequence, "tokens of a sequence");

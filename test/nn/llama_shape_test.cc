@@ -97,10 +97,12 @@ TEST(CheckLlamaShape, RefusesSettingsThatGiveNoNumbers) {
 TEST(CheckLlamaShape, RefusesWhatDoesNotDivideOverTensorRanks) {
   EXPECT_EQ(refusal({.heads = 12, .kv_heads = 12}, {.tensor = 8}),
             "heads cannot be split over TP: the number of heads must be a multiple of TP (12 heads, TP=8)");
-  EXPECT_EQ(
-      refusal({.kv_heads = 8}, {.tensor = 16}),
-      "key/value heads cannot be split over TP: their number must be a multiple of TP, for none is held "
-      "by two tensor ranks; take a smaller TP, and more of CP, PP or DP (8 key/value heads, TP=16)");
+  const std::string kv_heads =
+      "key/value heads cannot be split over TP: their number must be a multiple of TP, or, with "
+      "replicate_kv_heads, a divisor of it ";
+  EXPECT_EQ(refusal({.kv_heads = 8}, {.tensor = 16}), kv_heads + "(8 key/value heads, TP=16)");
+  EXPECT_EQ(refusal({.heads = 48, .kv_heads = 8, .replicate_kv_heads = true}, {.tensor = 12}),
+            kv_heads + "(8 key/value heads, TP=12)");
   EXPECT_EQ(refusal({.feed_forward = 14335}, {.tensor = 2}),
             "feed-forward units cannot be split over TP: their number must be a multiple of TP "
             "(feed_forward=14335, TP=2)");
@@ -117,8 +119,16 @@ TEST(CheckLlamaShape, RefusesFewerLayersThanPipelineRanks) {
 TEST(CheckLlamaShape, AcceptsWhatCanBeSplit) {
   EXPECT_EQ(refusal({}), "no error");
   EXPECT_EQ(refusal({}, {.tensor = 8, .pipeline = 32, .data = 7, .context = 5}), "no error");
+  EXPECT_EQ(refusal({.replicate_kv_heads = true}, {.tensor = 32}), "no error");
   // Heads need not make up the hidden units, and neither the vocabulary nor the layers need divide.
   EXPECT_EQ(refusal(tiny, {.tensor = 2, .pipeline = 2}), "no error");
+}
+
+TEST(LlamaShape, SharesOutCopiesOfKeyValueHeadsWhereAsked) {
+  constexpr LlamaShape replicated{.kv_heads = 8, .replicate_kv_heads = true};
+  static_assert(replicated.kv_copies(1) == 1 && replicated.kv_copies(8) == 1);
+  static_assert(replicated.kv_copies(16) == 2 && replicated.kv_copies(32) == 4);
+  static_assert(LlamaShape{}.kv_copies(16) == 1);
 }
 
 TEST(CheckedLlamaShape, IsTheShapeItChecks) {

@@ -93,6 +93,36 @@ TEST(Partition, PartsBehindTheLastElementAreAllPadding) {
   five_in_four.for_each_run(3, [](Index, Index, Index) { FAIL() << "rank 3 holds nothing"; });
 }
 
+TEST(Partition, NeighbouringRanksHoldCopiesOfAPart) {
+  constexpr Partition partition{.extent = 6, .inner = 2, .parts = 3, .copies = 2};
+  for (int rank = 0; rank < 6; ++rank) {
+    partition.for_each_run(rank, [&](Index global, Index local, Index count) {
+      EXPECT_EQ(global, rank / 2 * 4);
+      EXPECT_EQ(local, 0);
+      EXPECT_EQ(count, 4);
+    });
+    EXPECT_EQ(partition.first_holder(rank), rank % 2 == 0);
+  }
+  constexpr Partition whole{.extent = 6, .copies = 4};
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(whole.first_holder(rank), rank == 0);
+}
+
+TEST(Parameters, ThatAdjoinAreOneMatrixAndOthersBeginACacheLine) {
+  Parameters<Host> parameters(0);
+  const Parameter& first = parameters.add({.name = "a", .shape = {5, 3}, .partition = {.extent = 15}});
+  const Parameter& second =
+      parameters.add({.name = "b", .shape = {2, 3}, .partition = {.extent = 6}, .adjoins = true});
+  const Parameter& third = parameters.add({.name = "c", .shape = {1}, .partition = {.extent = 1}});
+  EXPECT_EQ(first.offset, 0);
+  EXPECT_EQ(second.offset, 15);
+  EXPECT_EQ(third.offset, 32);
+  EXPECT_EQ(parameters.size(), 48);
+  Host::Memory memory;
+  parameters.allocate(memory);
+  EXPECT_EQ(second.value.data(), first.value.data() + 15);
+  EXPECT_EQ(second.gradient.data(), first.gradient.data() + 15);
+}
+
 // Attention's (in, 3 · out) weight: a rank holds its columns of the queries, of the keys and of the values,
 // side by side, so that its part is an (in, 3 · out / TP) matrix.
 TEST(Partition, ColumnsOfAFusedWeightAreSplitWithinEachOfItsParts) {

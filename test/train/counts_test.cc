@@ -47,7 +47,7 @@ std::int64_t calls(const Ledger& ledger, const std::string& group) {
   return calls;
 }
 
-enum class Model { gpt, llama, tied_llama };
+enum class Model { gpt, llama, tied_llama, replicated_llama };
 
 struct Counted {
   Layout layout;
@@ -57,12 +57,17 @@ struct Counted {
   friend std::ostream& operator<<(std::ostream& out, const Counted& c) { return out << c.name(); }
 
   std::string name() const {
-    const char* const models[] = {"", "Llama", "TiedLlama"};
+    const char* const models[] = {"", "Llama", "TiedLlama", "ReplicatedLlama"};
     return models[static_cast<int>(model)] + std::string("TP") + std::to_string(layout.tensor) + "PP" +
            std::to_string(layout.pipeline) + "DP" + std::to_string(layout.data) +
            (layout.schedule == Policy::gpipe ? "GPipe" : "") + "m" + std::to_string(microbatches);
   }
 };
+
+LlamaShape llama_of(Model model) {
+  if (model == Model::tied_llama) return tied(llama);
+  return model == Model::replicated_llama ? replicated(llama, 2) : llama;
+}
 
 class Counts : public testing::TestWithParam<Counted> {
  protected:
@@ -70,15 +75,15 @@ class Counts : public testing::TestWithParam<Counted> {
     const auto& [layout, m, model] = GetParam();
     batch_ = reference::random_batch(shape, sequences * m * layout.data, length, 1);
     trainer_ = model == Model::gpt ? make_trainer(layout, shape, options_for(batch_, m))
-                                   : make_trainer(layout, model == Model::llama ? llama : tied(llama),
-                                                  options_for(batch_, m));
+                                   : make_trainer(layout, llama_of(model), options_for(batch_, m));
   }
 
   // The table that the embedding shares with the head.
   std::string tied_table() const {
     switch (GetParam().model) {
       case Model::gpt: return "wte.weight";
-      case Model::llama: return "";
+      case Model::llama:
+      case Model::replicated_llama: return "";
       case Model::tied_llama: return "model.embed_tokens.weight";
     }
     return "";
@@ -184,6 +189,23 @@ TEST_P(Counts, StagesSendEachMicrobatchOnceEachWay) {
   }
 }
 
+// Where two tensor ranks hold the same key/value heads, they sum what each has of their gradients, once a
+// step: of the keys' weights and of the values'.
+TEST_P(Counts, CopiesOfKeyValueHeadsMeetOnceAStep) {
+  const auto& [layout, m, model] = GetParam();
+  const auto forward = ledgers_of([&] { trainer_->evaluate({batch_}); });
+  const auto step = ledgers_of([&] { trainer_->step(batch_); });
+  for (int rank = 0; rank < trainer_->ranks(); ++rank) {
+    SCOPED_TRACE("rank " + std::to_string(rank));
+    const bool has_copies = model == Model::replicated_llama && layout.tensor == 4;
+    const std::int64_t expected = has_copies ? 2 * stage_of(rank).layers : 0;
+    EXPECT_EQ(calls(forward[rank], "copies"), 0);
+    EXPECT_EQ(calls(step[rank], "copies"), expected);
+    EXPECT_EQ(step[rank].total("copies", Collective::all_reduce).bytes,
+              expected * llama.head_dimension * llama.hidden * 4);
+  }
+}
+
 TEST_P(Counts, EveryStepIsTheSame) {
   const auto first = ledgers_of([&] { trainer_->step(batch_); });
   const auto second = ledgers_of([&] { trainer_->step(batch_); });
@@ -202,7 +224,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Counted{{2, 4, 1, Policy::gpipe}, 5}, Counted{{2, 4, 1}, 2}, Counted{{4, 2, 2}, 2},
                     Counted{{2, 2, 2, Policy::gpipe}, 4}, Counted{{1, 2, 2}, 3, Model::llama},
                     Counted{{2, 1, 1}, 4, Model::llama}, Counted{{4, 2, 2}, 2, Model::llama},
-                    Counted{{1, 2, 1}, 2, Model::tied_llama}, Counted{{2, 4, 1}, 2, Model::tied_llama}),
+                    Counted{{4, 2, 1}, 2, Model::replicated_llama},
+                    Counted{{2, 1, 1}, 1, Model::replicated_llama}, Counted{{1, 2, 1}, 2, Model::tied_llama},
+                    Counted{{2, 4, 1}, 2, Model::tied_llama}),
     [](const auto& info) { return info.param.name(); });
 
 }  // namespace

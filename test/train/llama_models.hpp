@@ -33,6 +33,13 @@ inline constexpr LlamaShape odd_llama{.layers = 5,
                                       .rope_theta = 100,
                                       .norm_epsilon = 1e-3f};
 
+// With fewer key/value heads than some TP, which share out copies of them.
+inline constexpr LlamaShape replicated(LlamaShape shape, int kv_heads) {
+  shape.kv_heads = kv_heads;
+  shape.replicate_kv_heads = true;
+  return shape;
+}
+
 inline constexpr LlamaShape tied(LlamaShape shape) {
   shape.tied = true;
   return shape;

@@ -54,8 +54,10 @@ Outcome outcome(const Layout& layout, const LlamaShape& shape, int microbatches)
 class LlamaSplits : public testing::TestWithParam<Layout> {};
 
 TEST_P(LlamaSplits, OnlyRound) {
-  for (const LlamaShape& shape : {odd_llama, tied(odd_llama), even_llama}) {
-    SCOPED_TRACE(std::string(shape.tied ? "tied" : "untied") + ", hidden " + std::to_string(shape.hidden));
+  for (const LlamaShape& shape :
+       {odd_llama, tied(odd_llama), even_llama, replicated(odd_llama, 2), replicated(tied(odd_llama), 1)}) {
+    SCOPED_TRACE(std::string(shape.tied ? "tied" : "untied") + ", hidden " + std::to_string(shape.hidden) +
+                 ", key/value heads " + std::to_string(shape.kv_heads));
     const Outcome expected = outcome({}, shape, 1);
     const Outcome actual = outcome(GetParam(), shape, 2);
     EXPECT_EQ(actual.gradients.valid_tokens, expected.gradients.valid_tokens);
@@ -72,13 +74,14 @@ TEST_P(LlamaSplits, OnlyRound) {
 INSTANTIATE_TEST_SUITE_P(Layouts, LlamaSplits, testing::ValuesIn(all_layouts()), name_of_layout);
 
 TEST(LlamaSchedules, ChangeNoBit) {
-  for (const LlamaShape& shape : {odd_llama, tied(odd_llama)}) {
+  for (const LlamaShape& shape : {odd_llama, tied(odd_llama), replicated(odd_llama, 1)}) {
     for (const auto& [tensor, data] : {std::pair(1, 1), std::pair(2, 2)}) {
       const Outcome expected = outcome({tensor, 1, data}, shape, 4);
       for (const int pipeline : {1, 2, 4}) {
         for (const Policy policy : {Policy::one_f_one_b, Policy::gpipe}) {
           const Layout layout{tensor, pipeline, data, policy};
-          SCOPED_TRACE(testing::Message() << layout << (shape.tied ? ", tied" : ""));
+          SCOPED_TRACE(testing::Message()
+                       << layout << (shape.tied ? ", tied" : "") << ", key/value heads " << shape.kv_heads);
           const Outcome actual = outcome(layout, shape, 4);
           EXPECT_EQ(actual.gradients.loss, expected.gradients.loss);
           EXPECT_EQ(actual.gradients.gradient_norm, expected.gradients.gradient_norm);
@@ -95,11 +98,13 @@ TEST(LlamaSchedules, ChangeNoBit) {
 // Initial weights depend on the seed, not on the layout; none is left out.
 TEST(LlamaInitialWeights, AreTheSameInEveryLayout) {
   const Batch batch = reference::random_batch(odd_llama, 8, 11, 9);
-  const auto expected = make_trainer({}, odd_llama, options_for(batch, 2));
-  for (const auto& [name, values] : expected->weights()) EXPECT_GT(square(values), 0) << name;
-  for (const Layout& layout : all_layouts()) {
-    SCOPED_TRACE(testing::Message() << layout);
-    expect_same_bits(make_trainer(layout, odd_llama, options_for(batch, 2))->weights(), expected->weights());
+  for (const LlamaShape& shape : {odd_llama, replicated(odd_llama, 2)}) {
+    const auto expected = make_trainer({}, shape, options_for(batch, 2));
+    for (const auto& [name, values] : expected->weights()) EXPECT_GT(square(values), 0) << name;
+    for (const Layout& layout : all_layouts()) {
+      SCOPED_TRACE(testing::Message() << layout << ", key/value heads " << shape.kv_heads);
+      expect_same_bits(make_trainer(layout, shape, options_for(batch, 2))->weights(), expected->weights());
+    }
   }
 }
 

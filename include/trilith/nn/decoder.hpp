@@ -32,7 +32,7 @@ struct DecoderShape {
   Index hidden;
   Index vocabulary;
   Index heads;
-  Index kv_heads;
+  Index kv_heads;  // with copies, where several tensor ranks hold the same
   Index head_dimension;
 };
 

@@ -38,6 +38,7 @@ struct LinearShape {
 struct ColumnOutput {
   std::string name;
   Index out;
+  int copies = 1;  // neighbouring tensor ranks that compute the same: the output is split over TP / copies
 };
 
 namespace detail {
@@ -120,11 +121,11 @@ class ColumnParallelLinear {
         products_{.in = in, .out = 0, .layout = WeightLayout::out_in, .weight = nullptr} {
     for (const ColumnOutput& output : outputs) {
       const LinearShape shape{.in = in, .out = output.out, .layout = WeightLayout::out_in, .has_bias = false};
-      ParameterSpec spec = weight(output.name, shape);
+      ParameterSpec spec = weight(output.name, shape, output.copies);
       spec.adjoins = products_.weight != nullptr;
       const Parameter& added = parameters.add(spec);
       if (products_.weight == nullptr) products_.weight = &added;
-      products_.out += local_outputs(output.name, shape);
+      products_.out += local_outputs(output.name, shape, output.copies);
     }
   }
 
@@ -153,22 +154,23 @@ class ColumnParallelLinear {
   }
 
  private:
-  static Index local_outputs(const std::string& name, const LinearShape& shape) {
-    require(shape.out % (Index{shape.parts} * L::tensor_ranks) == 0,
+  static Index local_outputs(const std::string& name, const LinearShape& shape, int copies = 1) {
+    require(shape.out % (Index{shape.parts} * (L::tensor_ranks / copies)) == 0,
             name + ": " + std::to_string(shape.out) +
                 " outputs cannot be split over TP=" + std::to_string(L::tensor_ranks),
             "the outputs of a column-parallel linear must be a multiple of TP");
-    return shape.out / L::tensor_ranks;
+    return shape.out / (L::tensor_ranks / copies);
   }
 
-  static ParameterSpec weight(const std::string& name, const LinearShape& shape) {
+  static ParameterSpec weight(const std::string& name, const LinearShape& shape, int copies = 1) {
     const bool in_out = shape.layout == WeightLayout::in_out;
     return {.name = name + ".weight",
             .shape = detail::weight_extents(shape),
             .partition = {.outer = (in_out ? shape.in : 1) * shape.parts,
                           .extent = shape.out / shape.parts,
                           .inner = in_out ? 1 : shape.in,
-                          .parts = L::tensor_ranks},
+                          .parts = L::tensor_ranks / copies,
+                          .copies = copies},
             .initial = Initial::normal,
             .deviation = shape.deviation,
             .decays = true};

@@ -42,7 +42,7 @@ class Llama : public Decoder<L, VocabularyParallelEmbedding<L>, LlamaBlock<L>> {
       : Base({.hidden = shape.hidden,
               .vocabulary = shape.vocabulary,
               .heads = shape.heads,
-              .kv_heads = shape.kv_heads,
+              .kv_heads = shape.kv_heads * shape.kv_copies(L::tensor_ranks),
               .head_dimension = shape.head_dimension},
              stage, site),
         rotary_({.dimension = shape.head_dimension, .theta = shape.rope_theta}, this->attention_.rows(),
@@ -82,6 +82,7 @@ class Llama : public Decoder<L, VocabularyParallelEmbedding<L>, LlamaBlock<L>> {
     auto& group = site.tensor_group;
     const Index h = shape.hidden;
     const Index wide = shape.feed_forward;
+    const int copies = shape.kv_copies(L::tensor_ranks);
     const std::string attention = name + ".self_attn.";
     const std::string mlp = name + ".mlp.";
     const auto to_residual = [&](Index in) {
@@ -95,8 +96,8 @@ class Llama : public Decoder<L, VocabularyParallelEmbedding<L>, LlamaBlock<L>> {
                .norm_1 = {parameters, name + ".input_layernorm", h, shape.norm_epsilon},
                .attention = {{.qkv = {parameters,
                                       {{attention + "q_proj", shape.query_width()},
-                                       {attention + "k_proj", shape.kv_width()},
-                                       {attention + "v_proj", shape.kv_width()}},
+                                       {attention + "k_proj", shape.kv_width(), copies},
+                                       {attention + "v_proj", shape.kv_width(), copies}},
                                       h,
                                       group},
                               .projection = {parameters, attention + "o_proj",

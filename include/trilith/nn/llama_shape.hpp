@@ -25,11 +25,18 @@ struct LlamaShape {
   float rope_theta = 500000;
   float norm_epsilon = 1e-5f;
   bool tied = false;  // the output head is the embedding's table
+  // Of the layout, not of the model: more tensor ranks than key/value heads hold copies of them.
+  bool replicate_kv_heads = false;
   friend constexpr bool operator==(const LlamaShape&, const LlamaShape&) = default;
 
   // Of all queries of a token together, and of its keys.
   constexpr Index query_width() const { return Index{heads} * head_dimension; }
   constexpr Index kv_width() const { return Index{kv_heads} * head_dimension; }
+
+  // Tensor ranks that hold the same key/value heads.
+  constexpr int kv_copies(int tensor_ranks) const {
+    return replicate_kv_heads && tensor_ranks > kv_heads ? tensor_ranks / kv_heads : 1;
+  }
 
   // Elements of all weights, a tied output head counted once.
   constexpr Index parameters() const {
@@ -69,9 +76,9 @@ struct LlamaShape {
   RULE(s.heads % p.tensor == 0,                                                                            \
        "heads cannot be split over TP: the number of heads must be a multiple of TP",                      \
        std::to_string(s.heads) + " heads, TP=" + std::to_string(p.tensor))                                 \
-  RULE(s.kv_heads % p.tensor == 0,                                                                         \
-       "key/value heads cannot be split over TP: their number must be a multiple of TP, for none is held " \
-       "by two tensor ranks; take a smaller TP, and more of CP, PP or DP",                                 \
+  RULE(s.kv_heads % p.tensor == 0 || (s.replicate_kv_heads && p.tensor % s.kv_heads == 0),                 \
+       "key/value heads cannot be split over TP: their number must be a multiple of TP, or, with "         \
+       "replicate_kv_heads, a divisor of it",                                                              \
        std::to_string(s.kv_heads) + " key/value heads, TP=" + std::to_string(p.tensor))                    \
   RULE(s.feed_forward % p.tensor == 0,                                                                     \
        "feed-forward units cannot be split over TP: their number must be a multiple of TP",                \

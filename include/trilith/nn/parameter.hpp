@@ -30,16 +30,25 @@ struct Partition {
   Index extent = 1;
   Index inner = 1;
   int parts = 1;  // 1: whole on every tensor rank
+  // Neighbouring tensor ranks that hold the same part and of its gradient one summand each. Where it is 1,
+  // what is whole on several ranks has its whole gradient on each.
+  int copies = 1;
+
+  // Whether this rank is the first of those that hold the same elements.
+  constexpr bool first_holder(int tensor_rank) const {
+    return parts == 1 ? tensor_rank == 0 : tensor_rank % copies == 0;
+  }
 
   constexpr Index share() const { return ceil_divide(extent, parts); }  // of a part, with its padding
   constexpr Index local_size() const { return outer * share() * inner; }
   constexpr Index size() const { return outer * extent * inner; }
 
-  // Calls f(offset in the whole tensor, offset in the part, count) for each contiguous run of elements of
-  // `part`. Padding belongs to no run.
+  // Calls f(offset in the whole tensor, offset in the part, count) for each contiguous run of elements of the
+  // rank's part. Padding belongs to no run.
   template <class F>
-  void for_each_run(int part, F&& f) const {
+  void for_each_run(int tensor_rank, F&& f) const {
     if (parts == 1) return f(Index{0}, Index{0}, size());  // whatever the rank
+    const int part = tensor_rank / copies;
     const Index first = std::min(part * share(), extent);
     const Index held = std::min(share(), extent - first);
     if (held <= 0) return;

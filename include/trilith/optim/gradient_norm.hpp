@@ -1,6 +1,6 @@
 // The norm of all gradients of a model that is split over tensor and pipeline ranks, each parameter counted
-// once: tied copies not at all, tensors that are whole on every tensor rank on the first one, split ones by
-// their parts.
+// once: tied copies not at all, elements that several tensor ranks hold on the first of them, split tensors
+// by their parts.
 //
 // A float64 sum of squares per tensor, then added in the model's order: the same bits for every pipeline
 // and schedule.
@@ -34,7 +34,7 @@ class GradientNorm {
     std::map<std::string, std::size_t> place;
     for (std::size_t i = 0; i < tensors.size(); ++i) place[tensors[i].name] = i;
     for (const Parameter& p : parameters) {
-      const bool counts = !p.spec.is_copy && (p.spec.partition.parts > 1 || parameters.tensor_rank() == 0);
+      const bool counts = !p.spec.is_copy && p.spec.partition.first_holder(parameters.tensor_rank());
       if (counts) counted_.push_back({p.gradient, squares_.slice(0, place.at(p.spec.name), 1)});
     }
   }

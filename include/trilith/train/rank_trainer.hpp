@@ -56,6 +56,7 @@ class RankTrainer {
         scalar_(memory_.allocate(sizeof(double))) {
     build_chunks();
     join_embedding_group(rank);
+    join_copy_group(rank);
     parameters_.allocate(memory_);
     parameters_.initialize(stream_, plan.options.seed);
     for (Chunk& chunk : chunks_) chunk.model->allocate(memory_);
@@ -141,8 +142,7 @@ class RankTrainer {
   void save_weights(Target& target) {
     if (coordinate_.data != 0 || coordinate_.context != 0) return;
     for (const Parameter& p : parameters_) {
-      const bool first_holder = p.spec.partition.parts > 1 || parameters_.tensor_rank() == 0;
-      if (p.spec.is_copy || !first_holder) continue;
+      if (p.spec.is_copy || !p.spec.partition.first_holder(parameters_.tensor_rank())) continue;
       float* const whole = target.tensor(p.spec.name).data();
       p.spec.partition.for_each_run(parameters_.tensor_rank(), [&](Index global, Index local, Index count) {
         download(stream_, Vector<const float>(p.value.slice(0, local, count)), whole + global);
@@ -227,6 +227,16 @@ class RankTrainer {
         rank.group("embedding", plan_->parallel.embedding_group(rank.rank(), first, last)));
   }
 
+  // Tensor ranks that hold copies of a part sum their gradients of it.
+  void join_copy_group(Rank& rank) {
+    int copies = 1;
+    for (const Parameter& p : parameters_) copies = std::max(copies, p.spec.partition.copies);
+    if (copies == 1) return;
+    const std::vector<int> tensor_ranks = plan_->parallel.group(Axis::tensor, rank.rank());
+    const auto first = tensor_ranks.begin() + coordinate_.tensor / copies * copies;
+    copy_group_.emplace(rank.group("copies", std::vector<int>(first, first + copies)));
+  }
+
   const Parameter* tied() const {
     for (const Chunk& chunk : chunks_) {
       if (chunk.model->tied() != nullptr) return chunk.model->tied();
@@ -300,6 +310,7 @@ class RankTrainer {
     reduce_tied();
     const Recording recording(recording_to(), stream_, Activity::reduce_gradients);
     reducer_->finish(stream_);
+    sum_copies();
   }
 
   Recorder* recording_to() { return records_ ? &recorder_ : nullptr; }
@@ -312,6 +323,14 @@ class RankTrainer {
     const Vector<float> gradient = tied()->gradient;
     if (embedding_group_) embedding_group_->all_reduce(stream_, gradient).wait(stream_);
     if (gradient_group_.size() > 1) gradient_group_.all_reduce(stream_, gradient).wait(stream_);
+  }
+
+  // Once a step, after the sums over data ranks.
+  void sum_copies() {
+    if (!copy_group_) return;
+    for (const Parameter& p : parameters_) {
+      if (p.spec.partition.copies > 1) copy_group_->all_reduce(stream_, p.gradient).wait(stream_);
+    }
   }
 
   // Over the microbatches of all data ranks; known to every rank. Only the last stage has filled its losses.
@@ -356,6 +375,7 @@ class RankTrainer {
   C pipeline_group_;
   C gradient_group_;
   std::optional<C> embedding_group_;
+  std::optional<C> copy_group_;
   Parameters<device_type> parameters_;
   std::vector<Chunk> chunks_;
   std::optional<Executor<StageOf, C>> executor_;
