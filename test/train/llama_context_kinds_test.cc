@@ -15,6 +15,12 @@ TEST(LlamaContextRanks, OfAStripedRingTakeTheStepsOfOneRank) {
       16, Padding::no, context_llama);
 }
 
+// A key's gradient sums over the queries of both tensor ranks and both context ranks.
+TEST(LlamaContextRanks, WithCopiesOfKeyValueHeadsTakeTheStepsOfOneRank) {
+  expect_the_steps_of_one_rank<Config<Parallelism<2, 1, 1, 2>, Attention<Ring, Zigzag>>, Llama>(
+      16, Padding::no, replicated(context_llama, 1));
+}
+
 TEST(LlamaContextRanks, ThatExchangeHeadsTakeTheStepsOfOneRank) {
   using Exchanging = Config<Parallelism<2, 1, 1, 2>, Attention<Ulysses>>;
   expect_the_steps_of_one_rank<Exchanging, Llama>(16, Padding::no, context_llama);
