@@ -166,7 +166,7 @@ refuses "File name too long" "$train_gpt" "${long[@]}" --save "$(printf %0300d 0
 refuses "the prompt has the byte 126, outside the model's vocabulary of 123" \
   "$train_gpt" "${long[@]}" --vocabulary 123 --prompt "about ~"
 refuses "--init: must name a file" "$train_gpt" "${long[@]}" --init ""
-refuses "cannot allocate" "$train_gpt" "${long[@]}" --layers 60000 --hidden 8192
+refuses "cannot allocate" "$train_gpt" "${long[@]}" --layers 500 --hidden 16384
 refuses "at most 2^16 layers" "$train_gpt" "${long[@]}" --layers 2147483647
 refuses "nowhere/trace.json cannot be written; give a file in a folder that exists" \
   "$train_gpt" --data text.txt "${tiny[@]}" --trace nowhere/trace.json
