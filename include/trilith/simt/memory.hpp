@@ -4,8 +4,7 @@
 // the device ignores the size, the emulator holds every access against it.
 #pragma once
 
-#include <cstdint>
-#include <type_traits>
+#include <concepts>
 
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/tensor.hpp>
@@ -18,8 +17,12 @@ struct Global {
   T* data = nullptr;
   Index size = 0;
 
-  // Implicit, as from T* to const T*. NOLINTNEXTLINE(google-explicit-constructor)
-  TRILITH_HOST_DEVICE operator Global<const T>() const requires(!std::is_const_v<T>) { return {data, size}; }
+  // Implicit, as from T* to const T*.
+  template <std::same_as<const T> C>
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  TRILITH_HOST_DEVICE operator Global<C>() const {
+    return {data, size};
+  }
 
   // The elements from `first` on. Beyond the end it is empty, and what is read from it is out of bounds.
   TRILITH_HOST_DEVICE Global from(Index first) const { return {data + first, size - first}; }
@@ -31,8 +34,11 @@ struct Shared {
   T* data = nullptr;
   int size = 0;
 
+  template <std::same_as<const T> C>
   // NOLINTNEXTLINE(google-explicit-constructor)
-  TRILITH_HOST_DEVICE operator Shared<const T>() const requires(!std::is_const_v<T>) { return {data, size}; }
+  TRILITH_HOST_DEVICE operator Shared<C>() const {
+    return {data, size};
+  }
 
   TRILITH_HOST_DEVICE Shared part(int first, int count) const {
     return {data + first, count < size - first ? count : size - first};

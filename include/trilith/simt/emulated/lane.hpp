@@ -149,17 +149,13 @@ class EmulatedLane {
   }
 
   template <class T>
-  void copy_async(Shared<T> to, int to_index, Global<const T> from, Index from_index,
+  void copy_async(Shared<T> to, int to_index, Global<const std::type_identity_t<T>> from, Index from_index,
                   Place at = Place::here()) {
     copy(to, to_index, global(from, from_index, 16 / sizeof(T), Access::global_load, at), at);
   }
   template <class T>
-  void copy_async(Shared<T> to, int to_index, Global<T> from, Index from_index, Place at = Place::here()) {
-    copy_async(to, to_index, Global<const T>(from), from_index, at);
-  }
-  template <class T>
-  void copy_async_or_zero(Shared<T> to, int to_index, Global<const T> from, Index from_index, bool read,
-                          Place at = Place::here()) {
+  void copy_async_or_zero(Shared<T> to, int to_index, Global<const std::type_identity_t<T>> from,
+                          Index from_index, bool read, Place at = Place::here()) {
     copy(to, to_index, read ? global(from, from_index, 16 / sizeof(T), Access::global_load, at) : nullptr,
          at);
   }
