@@ -58,10 +58,9 @@ class Traffic {
 
   void add(int lane, Access access, std::uintptr_t address, int bytes, const Place& at) {
     std::size_t i = next_[lane];
-    for (; i < used_; ++i) {
-      const Entry& entry = entries_[i];
-      if (entry.at == at && entry.access == access && entry.bytes == bytes && !(entry.lanes >> lane & 1u))
-        break;
+    if (i == used_ || !joins(entries_[i], lane, access, bytes, at)) {
+      for (i = 0; i < used_ && !joins(entries_[i], lane, access, bytes, at); ++i) {
+      }
     }
     if (i == used_) {
       if (used_ == entries_.size()) entries_.emplace_back();
@@ -98,6 +97,10 @@ class Traffic {
     std::uint32_t lanes;
     std::array<std::uintptr_t, 32> address;
   };
+
+  static bool joins(const Entry& entry, int lane, Access access, int bytes, const Place& at) {
+    return entry.at == at && entry.access == access && entry.bytes == bytes && !(entry.lanes >> lane & 1u);
+  }
 
   void count(const Entry& entry) {
     switch (entry.access) {
@@ -155,7 +158,7 @@ class Traffic {
   Counters* counters_;
   std::vector<Entry> entries_;
   std::size_t used_ = 0;
-  std::array<std::size_t, 32> next_{};
+  std::array<std::size_t, 32> next_{};  // where a lane's next access probably belongs
 };
 
 }  // namespace trilith::inline v0::simt
