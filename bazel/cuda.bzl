@@ -32,9 +32,7 @@ def _architectures(ctx):
     return ctx.attr._architectures[WordsInfo].words
 
 def _run_nvcc(ctx, source, output, options):
-    context = cc_common.merge_compilation_contexts(
-        compilation_contexts = [dep[CcInfo].compilation_context for dep in ctx.attr.deps],
-    )
+    context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
     arguments = ctx.actions.args()
     arguments.add_all(_OPTIONS)
     arguments.add_all(options)

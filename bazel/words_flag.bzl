@@ -2,8 +2,11 @@
 
 WordsInfo = provider(doc = "The words of a setting.", fields = ["words"])
 
+def _words_flag_impl(ctx):
+    return [WordsInfo(words = ctx.build_setting_value)]
+
 words_flag = rule(
-    implementation = lambda ctx: [WordsInfo(words = ctx.build_setting_value)],
+    implementation = _words_flag_impl,
     doc = "A list of words as a command-line flag.",
     build_setting = config.string_list(flag = True),
 )

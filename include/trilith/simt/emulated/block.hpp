@@ -161,7 +161,7 @@ class Block {
     int arrived = 0;
     Collective kind{};
     Place at;
-    std::array<void*, warp_size> operands;
+    std::array<void*, warp_size> operands{};
     Traffic traffic;
   };
 
