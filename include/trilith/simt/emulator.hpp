@@ -24,6 +24,7 @@
 #include <trilith/simt/emulated/block.hpp>
 #include <trilith/simt/emulated/fibers.hpp>
 #include <trilith/simt/emulated/lane.hpp>
+#include <trilith/simt/emulated/pending_copies.hpp>
 #include <trilith/simt/emulated/shared_memory.hpp>
 #include <trilith/simt/emulated/traffic.hpp>
 #include <trilith/simt/lane.hpp>

@@ -5,10 +5,11 @@
 // both are atomic, and neither happened before the other (see Ordering).
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
