@@ -18,6 +18,8 @@
 #include <boost/context/fiber.hpp>
 #include <boost/context/preallocated.hpp>
 
+#include <trilith/simt/emulated/stack_switches.hpp>
+
 namespace trilith::inline v0::simt {
 
 // xorshift64*: S. Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016.
@@ -42,27 +44,32 @@ class QuickRandom {
 // are used.
 class Stacks {
  public:
-  static constexpr std::size_t stack_bytes = std::size_t{256} << 10;
+  static constexpr std::size_t guard_bytes = 4096;
+  static constexpr std::size_t usable_bytes = (std::size_t{256} << 10) - guard_bytes;
 
-  explicit Stacks(int count) : bytes_(static_cast<std::size_t>(count) * stack_bytes) {
+  explicit Stacks(int count) : bytes_(count * stack_bytes) {
     void* memory =
         mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     base_ = static_cast<std::byte*>(memory);
-    for (int i = 0; i < count; ++i) mprotect(base_ + i * stack_bytes, 4096, PROT_NONE);
+    for (int i = 0; i < count; ++i) mprotect(base_ + i * stack_bytes, guard_bytes, PROT_NONE);
   }
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
   ~Stacks() { munmap(base_, bytes_); }
 
+  const std::byte* low(int i) const { return base_ + i * stack_bytes + guard_bytes; }
+
   boost::context::preallocated operator[](int i) const {
     boost::context::stack_context context;
-    context.size = stack_bytes - 4096;
+    context.size = usable_bytes;
     context.sp = base_ + (i + 1) * stack_bytes;
     return {context.sp, context.size, context};
   }
 
  private:
+  static constexpr std::size_t stack_bytes = usable_bytes + guard_bytes;
+
   std::size_t bytes_;
   std::byte* base_ = nullptr;
 };
@@ -72,24 +79,19 @@ class Fibers {
   static constexpr int most = 1024;
 
   explicit Fibers(std::uint64_t seed)
-      : shuffled_(seed != 0), random_(seed), ready_(most), fibers_(most + 1) {}
+      : shuffled_(seed != 0), random_(seed), ready_(most), noted_(most + 1), fibers_(most + 1) {}
 
   // Runs body(0) … body(count - 1), each on a fiber. Where none can go on although not all have ended, calls
   // stuck(), which throws. What a body throws ends them all, and comes out of here.
   template <class Body, class Stuck>
   void run(int count, const Body& body, const Stuck& stuck) {
-    if (count > capacity_) {
-      stacks_ = std::make_unique<Stacks>(count);
-      capacity_ = count;
-    }
-    head_ = waiting_ = ended_ = 0;
-    error_ = nullptr;
+    prepare(count);
     for (int i = 0; i < count; ++i) {
+      note_fresh(noted_[i]);
       fibers_[i] = Fiber(std::allocator_arg, (*stacks_)[i], KeptStack{},
                          [this, i, &body](Fiber&& previous) { return life(i, body, std::move(previous)); });
       wake(i);
     }
-    current_ = main;
     switch_to(next());
     if (ended_ < count && !error_) {
       try {
@@ -99,19 +101,27 @@ class Fibers {
       }
     }
     // Those that are left unwind their stacks.
-    for (int i = 0; i < count; ++i) fibers_[i] = Fiber{};
+    cancelled_ = true;
+    for (int i = 0; ended_ < count; ++i) {
+      if (fibers_[i]) switch_to(i);
+    }
     if (error_) std::rethrow_exception(error_);
   }
 
   // For the running fiber: others go on until someone wakes it.
-  void wait() { switch_to(next()); }
+  void wait() {
+    switch_to(next());
+    if (cancelled_) throw Cancelled{};
+  }
 
   // Fiber i, which waits, is ready to go on.
   void wake(int i) { ready_[(head_ + waiting_++) % most] = i; }
 
  private:
   using Fiber = boost::context::fiber;
-  static constexpr int main = most;
+  static constexpr int main = most;  // the caller of run()
+
+  struct Cancelled {};
 
   // The stacks outlive the fibers.
   struct KeptStack {
@@ -119,18 +129,32 @@ class Fibers {
     void deallocate(boost::context::stack_context&) {}
   };
 
+  void prepare(int count) {
+    if (count > capacity_) {
+      stacks_ = std::make_unique<Stacks>(count);
+      capacity_ = count;
+      for (int i = 0; i < count; ++i) noted_[i] = {stacks_->low(i), Stacks::usable_bytes, nullptr};
+    }
+    head_ = waiting_ = ended_ = 0;
+    current_ = main;
+    cancelled_ = false;
+    error_ = nullptr;
+  }
+
   template <class Body>
   Fiber life(int i, const Body& body, Fiber&& previous) {
+    note_arrival(noted_[i], noted_[left_]);
     fibers_[left_] = std::move(previous);
     try {
-      body(i);
-      ++ended_;
-    } catch (const boost::context::detail::forced_unwind&) {
-      throw;
+      if (!cancelled_) body(i);
+    } catch (const Cancelled&) {
     } catch (...) {
       error_ = std::current_exception();
     }
-    return leave_for(error_ ? main : next());
+    ++ended_;
+    Fiber other = leave_for(error_ || cancelled_ ? main : next());
+    note_departure(nullptr, noted_[current_]);
+    return other;
   }
 
   // Who goes on now; the caller of run() if nobody is ready.
@@ -147,9 +171,13 @@ class Fibers {
   }
 
   void switch_to(int i) {
-    if (i == current_) return;
-    Fiber previous = leave_for(i).resume();
-    fibers_[left_] = std::move(previous);  // whoever came back here left its own continuation
+    const int self = current_;
+    if (i == self) return;
+    Fiber other = leave_for(i);
+    note_departure(&noted_[self], noted_[i]);
+    Fiber previous = std::move(other).resume();
+    note_arrival(noted_[self], noted_[left_]);
+    fibers_[left_] = std::move(previous);  // of whoever left to come here; none if it ended
   }
 
   bool shuffled_;
@@ -160,9 +188,11 @@ class Fibers {
   int ended_ = 0;
   int current_ = main;  // who runs
   int left_ = main;     // who ran before
+  bool cancelled_ = false;
   std::exception_ptr error_;
   int capacity_ = 0;
   std::unique_ptr<Stacks> stacks_;
+  std::vector<NotedStack> noted_;
   std::vector<Fiber> fibers_;  // destroyed before their stacks
 };
 
