@@ -28,8 +28,8 @@ def _system_cuda_impl(repository_ctx):
 
 system_cuda = repository_rule(
     implementation = _system_cuda_impl,
-    doc = """A repository whose `toolkit.bzl` has the path of nvcc (`NVCC`, None where no toolkit is found) and whose target
-    `:cudart` is the runtime library. Looks at CUDA_HOME, then for nvcc in PATH, then in /usr/local/cuda.""",
+    doc = """A repository whose `toolkit.bzl` has the path of nvcc (`NVCC`, None where no toolkit is found) and whose
+    target `:cudart` is the runtime library. Looks at CUDA_HOME, then for nvcc in PATH, then in /usr/local/cuda.""",
     environ = ["CUDA_HOME", "PATH"],
     local = True,
 )

@@ -57,6 +57,8 @@ INSTANTIATE(Ldmatrix<4, true>);
 INSTANTIATE(Copies);
 INSTANTIATE(Atomics);
 INSTANTIATE(Exp2);
+INSTANTIATE(Packing<BFloat16>);
+INSTANTIATE(Packing<Float16>);
 INSTANTIATE(Vectors);
 INSTANTIATE(NamedBarriers);
 INSTANTIATE(TileProduct<BFloat16>);

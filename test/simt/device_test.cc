@@ -4,6 +4,7 @@
 #include "test/simt/device.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -171,6 +172,18 @@ TEST_F(Device, Exp2) {
   Managed<float> x(32);
   for (int i = 0; i < 32; ++i) x[i] = 20 * random_.normal(i);
   expect_near<Exp2>({x.view()}, x, 0x1p-21f);
+}
+
+// Any bits, among them NaN, infinities and subnormal numbers.
+TEST_F(Device, Packing) {
+  Managed<float> x(64);
+  Managed<std::uint32_t> out(32);
+  for (int round = 0; round < 100; ++round) {
+    for (int i = 0; i < 64; ++i) x[i] = std::bit_cast<float>(random_.block(64 * round + i)[0]);
+    for (int i = 0; i < 16; ++i) x[i] = std::ldexp(random_.normal(64 * round + i), i - 24);
+    expect_same_bits<Packing<BFloat16>>({x.view(), out.view()}, out);
+    expect_same_bits<Packing<Float16>>({x.view(), out.view()}, out);
+  }
 }
 
 TEST_F(Device, Vectors) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Looks at what nvcc makes of primitives.cu: each primitive is the instruction that is meant, as often as the kernel uses
-# it, and nothing lies in local memory. Takes the .ptx and .usage files of cuda_assembly.
+# Looks at what nvcc makes of primitives.cu: each primitive is the instruction that is meant, as often as the kernel
+# uses it, and nothing lies in local memory. Takes the .ptx and .usage files of cuda_assembly.
 set -euo pipefail
 
 # The kernel, as its mangled name has it; how many; the instruction.
@@ -36,6 +36,8 @@ Atomics        2  red\.global\.add\.f32
 Atomics        1  red\.shared\.add\.f32
 Atomics        2  bar\.sync
 Exp2           1  ex2\.approx\.ftz\.f32
+Packing.*BFloat16  1  cvt\.rn\.bf16x2\.f32
+Packing.*7Float16  1  cvt\.rn\.f16x2\.f32
 Vectors        1  ld\.global\.v4\.
 Vectors        1  st\.shared\.v4\.
 Vectors        1  ld\.shared\.v4\.
@@ -58,7 +60,8 @@ for file in "$@"; do
   case $file in
     *.usage)
       grep -q 'Compiling entry function' "$file" || complain "$file" "no report"
-      if grep -E '[0-9]+ bytes stack frame' "$file" | grep -vE '^ *0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads'; then
+      none='^ *0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads'
+      if grep -E '[0-9]+ bytes stack frame' "$file" | grep -vE "$none"; then
         complain "$file" "a kernel keeps something in local memory"
       fi
       ;;

@@ -185,6 +185,21 @@ struct Exp2 : OneWarp {
   }
 };
 
+template <half T>
+struct Packing : OneWarp {
+  static constexpr const char* name = "packing";
+  struct Params {
+    simt::Global<const float> x;      // (32, 2)
+    simt::Global<std::uint32_t> out;  // (32)
+  };
+
+  template <simt::lane Lane>
+  TRILITH_DEVICE void operator()(Lane& lane, const Params& p) const {
+    const auto pair = lane.load(p.x, 2 * lane.index(), simt::Width<2>{});
+    lane.store(p.out, lane.index(), pack_pair<T>(pair[0], pair[1]));
+  }
+};
+
 // 16 bytes a lane through shared memory.
 struct Vectors : OneWarp {
   static constexpr const char* name = "vectors";

@@ -24,6 +24,8 @@ INSTANTIATE(test::Ldmatrix<4, true>);
 INSTANTIATE(test::Copies);
 INSTANTIATE(test::Atomics);
 INSTANTIATE(test::Exp2);
+INSTANTIATE(test::Packing<BFloat16>);
+INSTANTIATE(test::Packing<Float16>);
 INSTANTIATE(test::Vectors);
 INSTANTIATE(test::NamedBarriers);
 INSTANTIATE(test::TileProduct<BFloat16>);

@@ -45,11 +45,11 @@ class DeviceLane {
   TRILITH_DEVICE T shuffle_xor(T value, int mask) {  // shfl.sync.bfly
     return __shfl_xor_sync(all_lanes, value, mask);
   }
-  TRILITH_DEVICE std::uint32_t ballot(bool mine) {
-    return __ballot_sync(all_lanes, mine);
-  }                                                                                // vote.sync.ballot
-  TRILITH_DEVICE bool any(bool mine) { return __any_sync(all_lanes, mine) != 0; }  // vote.sync.any
-  TRILITH_DEVICE bool all(bool mine) { return __all_sync(all_lanes, mine) != 0; }  // vote.sync.all
+
+  // vote.sync.ballot, .any, .all
+  TRILITH_DEVICE std::uint32_t ballot(bool mine) { return __ballot_sync(all_lanes, mine); }
+  TRILITH_DEVICE bool any(bool mine) { return __any_sync(all_lanes, mine) != 0; }
+  TRILITH_DEVICE bool all(bool mine) { return __all_sync(all_lanes, mine) != 0; }
 
   template <class T, int N>
   TRILITH_DEVICE Shared<T> shared(Array<T, N>) {

@@ -16,15 +16,12 @@
 // `DeviceLane` (simt/device_lane.cuh) turns each primitive into one instruction; `EmulatedLane`
 // (simt/emulator.hpp) runs it on a fiber and checks it. Contracts, the same for both:
 //
-//   Collectives  barrier, sync_warp, shuffles, votes, mma and ldmatrix are reached by all lanes: those of the
-//   block,
-//                of the barrier's warps or of the warp. Those of a warp are reached on the same line.
+//   Collectives  barrier, sync_warp, shuffles, votes, mma and ldmatrix are reached by all lanes: of the
+//                block, of the barrier's warps, or of the warp. Those of a warp are reached on one line.
 //   Memory       A lane sees what another wrote to shared memory after both met in a barrier, or in
-//   sync_warp. Shuffles,
-//                votes, mma and ldmatrix order nothing. Addresses are aligned to the bytes moved.
-//   Copies       copy_async moves 16 bytes to shared memory; between it and the wait nobody touches them.
-//   After the wait
-//                the copying lane sees them; the others, after a barrier that follows.
+//                sync_warp; the rest orders nothing. Addresses are aligned to the bytes moved.
+//   Copies       copy_async moves 16 bytes to shared memory, which nobody touches before the wait. After it
+//                the lane that copied sees them; the others, after a barrier that follows.
 #pragma once
 
 #include <concepts>

@@ -29,6 +29,9 @@ class LaneMemory {
 
   template <class T, int N>
   Shared<T> shared(Array<T, N>, Place at = Place::here()) {
+    static_assert(
+        sizeof(T) % 2 == 0,
+        "shared: elements must have an even number of bytes: who wrote what is recorded in pairs of them");
     shared_used_ = (shared_used_ + 127) / 128 * 128;
     T* data = reinterpret_cast<T*>(block_.shared().data() + shared_used_);
     shared_used_ += N * static_cast<int>(sizeof(T));
@@ -141,14 +144,14 @@ class LaneMemory {
   // Elements index … index + count - 1, which must lie within the span and be aligned to their size together.
   template <class Span>
   auto checked(const char* space, const Span& span, Index index, int count, const Place& at) const {
-    auto* data = span.data + index;
-    const std::size_t bytes = count * sizeof(*data);
     if (index < 0 || index + count > span.size) {
       fail(at,
            std::string("out of bounds: elements ") + std::to_string(index) + " to " +
                std::to_string(index + count - 1) + " of a " + space + " span of " + std::to_string(span.size),
            "an access stays within its span");
     }
+    auto* data = span.data + index;
+    const std::size_t bytes = count * sizeof(*data);
     if (reinterpret_cast<std::uintptr_t>(data) % bytes != 0) {
       fail(at,
            std::string("misaligned: ") + std::to_string(bytes) + " bytes at element " +
