@@ -68,11 +68,16 @@ struct Arrivals {
   }
 };
 
+std::vector<int> arrivals(std::uint64_t seed, int blocks) {
+  std::vector<int> list;
+  simt::Emulator emulator({.seed = seed});
+  emulator.launch(Arrivals{}, {.x = blocks}, {&list});
+  return list;
+}
+
 TEST(Order, EveryLaneOfEveryBlockRunsOnce) {
   for (const std::uint64_t seed : {0, 1, 2}) {
-    std::vector<int> list;
-    simt::Emulator emulator({.seed = seed});
-    emulator.launch(Arrivals{}, {.x = 5}, {&list});
+    const std::vector<int> list = arrivals(seed, 5);
     ASSERT_EQ(list.size(), 2u * 5 * 32);
     std::set<int> blocks;
     for (int b = 0; b < 5; ++b) {
@@ -83,6 +88,24 @@ TEST(Order, EveryLaneOfEveryBlockRunsOnce) {
     }
     EXPECT_EQ(blocks.size(), 5u);
   }
+}
+
+TEST(Order, SeedsShuffleLanesAndBlocks) {
+  std::set<std::vector<int>> lanes;
+  std::set<std::vector<int>> lanes_after_the_barrier;
+  std::set<std::vector<int>> blocks;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const std::vector<int> block = arrivals(seed, 1);
+    lanes.insert({block.begin(), block.begin() + 32});
+    lanes_after_the_barrier.insert({block.begin() + 32, block.end()});
+    const std::vector<int> list = arrivals(seed, 8);
+    std::vector<int> order;
+    for (int b = 0; b < 8; ++b) order.push_back(list[64 * b] / 32);
+    blocks.insert(order);
+  }
+  EXPECT_EQ(lanes.size(), 8u);
+  EXPECT_EQ(lanes_after_the_barrier.size(), 8u);
+  EXPECT_GT(blocks.size(), 6u);
 }
 
 // What a copy reads is changed between its issue and the wait, which no kernel should do: this shows when it
