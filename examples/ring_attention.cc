@@ -8,7 +8,7 @@
 #include <trilith/trilith.hpp>
 
 using namespace trilith;
-constexpr Index batch = 1, sequence = 4096, heads = 4, kv_heads = 2, dimension = 64;
+constexpr Index batch = 1, sequence = 2048, heads = 4, kv_heads = 2, dimension = 64;
 
 // Gradients of the queries, by position: (sequence, heads · dimension).
 std::vector<float> attend(int ranks) {

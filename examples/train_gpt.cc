@@ -1,4 +1,5 @@
-// Trains a GPT-2 on text, with tensor, pipeline and data parallelism among threads of this process.
+// Trains a GPT-2 or a Llama on text, with tensor, pipeline and data parallelism among threads of this
+// process.
 //
 //     ./bazelw run //examples:train_gpt -- --steps 1000 --save model.safetensors
 //
@@ -25,12 +26,12 @@
 
 #include <trilith/trace/chrome.hpp>
 #include <trilith/trace/recorded.hpp>
-#include <trilith/train/gpt2_checkpoint.hpp>
 #include <trilith/train/load_corpus.hpp>
 #include <trilith/train/sampling.hpp>
 #include <trilith/trilith.hpp>
 
 #include "output_file.hpp"
+#include "train_gpt_models.hpp"
 #include "train_gpt_options.hpp"
 
 using namespace trilith;
@@ -45,27 +46,19 @@ using namespace trilith;
 
 using Layout = Config<Parallelism<TRAIN_GPT_TP, TRAIN_GPT_PP, TRAIN_GPT_DP, TRAIN_GPT_CP>,
                       Schedule<TRAIN_GPT_SCHEDULE>, Attention<TRAIN_GPT_ATTENTION>>;
-using GptTrainer = Trainer<Gpt, Layout>;
 
 namespace {
 
-// With --init the model is the checkpoint's; otherwise it is the options'.
-GptShape shape_of(const TrainGptOptions& options, const std::optional<Gpt2Checkpoint>& checkpoint) {
-  if (checkpoint) return checkpoint->shape();
-  GptShape shape = options.model;
-  shape.heads = options.heads.value_or(shape.heads);
-  shape.positions = static_cast<int>(options.trainer.sequence);
-  return shape;
-}
-
-void print_plan(const GptTrainer& trainer, const GptShape& shape, const Corpus& corpus) {
-  constexpr ParallelShape parallel = GptTrainer::parallel;
+template <class Trainer>
+void print_plan(const Trainer& trainer, const Corpus& corpus) {
+  constexpr ParallelShape parallel = Trainer::parallel;
+  const auto& shape = trainer.plan().model;
   std::printf("model   %d layers, hidden %d, %d heads, vocabulary %d: %.2f million parameters\n",
               shape.layers, shape.hidden, shape.heads, shape.vocabulary,
               static_cast<double>(shape.parameters()) * 1e-6);
   std::printf("layout  TP=%d PP=%d DP=%d CP=%d: %d ranks, %s, layers per stage", parallel.tensor,
               parallel.pipeline, parallel.data, parallel.context, parallel.world(),
-              GptTrainer::SchedulePolicy::name);
+              Trainer::SchedulePolicy::name);
   for (const StageRange& stage : trainer.plan().stages) std::printf(" %d", stage.layers);
   const MemoryReport memory = trainer.rank(0).memory();
   std::printf("\nmemory  rank 0: %.1f MB weights and gradients, %.1f MB moments, %.1f MB activations\n",
@@ -101,7 +94,8 @@ struct Outputs {
   std::optional<OutputFile> trace;
 };
 
-void train(GptTrainer& trainer, const TrainGptOptions& options, const Corpus& corpus, Outputs& outputs) {
+template <class Trainer>
+void train(Trainer& trainer, const TrainGptOptions& options, const Corpus& corpus, Outputs& outputs) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   Clock::time_point before = start;
@@ -137,7 +131,8 @@ void train(GptTrainer& trainer, const TrainGptOptions& options, const Corpus& co
   }
 }
 
-void validate(GptTrainer& trainer, const TrainGptOptions& options, const Corpus& corpus) {
+template <class Trainer>
+void validate(Trainer& trainer, const TrainGptOptions& options, const Corpus& corpus) {
   const Index sequences = trainer.evaluation_batch();
   std::vector<Batch> batches;
   for (Index i = 0; i < validation_batches(corpus, sequences, options.trainer.sequence); ++i) {
@@ -165,7 +160,8 @@ int draw(const std::vector<float>& logits, double temperature, float uniform) {
 }
 
 // Continues the prompt, or some of the held-out text. Bytes are shown as text, other tokens as numbers.
-void show_sample(GptTrainer& trainer, const TrainGptOptions& options, const Corpus& corpus) {
+template <class Trainer>
+void show_sample(Trainer& trainer, const TrainGptOptions& options, const Corpus& corpus) {
   constexpr std::size_t prompt_length = 64;
   constexpr std::uint64_t sample_stream = 0x73616D706C65;  // "sample" in ASCII
   std::vector<std::int32_t> tokens;
@@ -215,7 +211,10 @@ void print_ledger(const Ledger& ledger) {
   }
 }
 
+// Kind: see train_gpt_models.hpp.
+template <class Kind>
 void run(const TrainGptOptions& options) {
+  using ModelTrainer = Trainer<Kind::template Model, Layout>;
   if (!options.trace.empty()) {
     const std::int64_t steps = options.trainer.learning_rate.steps;
     const std::int64_t step = options.trace_step.value_or(steps);
@@ -223,27 +222,27 @@ void run(const TrainGptOptions& options) {
             "--trace: there is no step " + std::to_string(step) + " among --steps " + std::to_string(steps),
             "choose --trace-step from 1 to " + std::to_string(steps));
   }
-  std::optional<Gpt2Checkpoint> checkpoint;
+  std::optional<typename Kind::Checkpoint> checkpoint;
   if (!options.init.empty()) {
     require(!options.describes_model(), "--init takes the model from the checkpoint",
-            "leave out --layers, --hidden and --vocabulary");
-    checkpoint.emplace(options.init, options.heads);
+            "leave out --layers, --hidden and whatever else describes a model");
+    Kind::open(options, checkpoint);
   }
-  const GptShape shape = shape_of(options, checkpoint);
-  check(shape, GptTrainer::parallel);
+  const auto shape = checkpoint ? checkpoint->shape() : Kind::shape(options);
+  check(shape, ModelTrainer::parallel);
 
   const Corpus corpus = load_corpus(options.data);
   check_tokens(corpus, shape.vocabulary);
   check_length(corpus, options.trainer.sequence);
   check_prompt(options.prompt, shape.vocabulary);
 
-  ThreadWorld world(GptTrainer::parallel.world());
-  GptTrainer trainer(shape, world, options.trainer);
+  ThreadWorld world(ModelTrainer::parallel.world());
+  ModelTrainer trainer(shape, world, options.trainer);
   if (checkpoint) trainer.load(*checkpoint);
   if (!options.save.empty()) trainer.check_save(options.save);
 
   Outputs outputs(options);
-  print_plan(trainer, shape, corpus);
+  print_plan(trainer, corpus);
   train(trainer, options, corpus, outputs);
   validate(trainer, options, corpus);
   if (outputs.trace) std::printf("trace   %s\n", outputs.trace->path().c_str());
@@ -263,11 +262,11 @@ int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
 
   TrainGptOptions options;
-  CLI::App app("Trains a GPT-2 on text under the layout it was compiled for.");
+  CLI::App app("Trains a GPT-2 or a Llama on text under the layout it was compiled for.");
   options.add_to(app);
   CLI11_PARSE(app, argc, argv);
   try {
-    run(options);
+    options.model == "llama" ? run<LlamaKind>(options) : run<GptKind>(options);
     require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0, "the output could not be written",
             "make room where it goes");
   } catch (const std::exception& error) {

@@ -8,14 +8,19 @@
 #include <CLI/CLI.hpp>
 
 #include <trilith/mask/split.hpp>
-#include <trilith/nn/gpt_shape.hpp>
 #include <trilith/train/load_corpus.hpp>
 #include <trilith/train/trainer_options.hpp>
 
 struct TrainGptOptions {
   std::string data = trilith::debian_license_texts;
-  trilith::GptShape model{.layers = 4, .hidden = 128, .heads = 4, .positions = 128, .vocabulary = 256};
+  std::string model = "gpt";  // or "llama"
+  int layers = 4;
+  int hidden = 128;
+  int vocabulary = 256;
   std::optional<int> heads;  // as given; a checkpoint may say otherwise
+  std::optional<int> kv_heads;
+  std::optional<int> feed_forward;
+  bool tied = false;
   trilith::TrainerOptions trainer{.batch = 32,
                                   .sequence = 128,
                                   .microbatches = 4,
@@ -36,10 +41,19 @@ struct TrainGptOptions {
     app.add_option("--data", data, "text file, folder of texts, or token shards (.bin)")
         ->capture_default_str();
 
-    model_options_ = app.add_option_group("model", "a GPT-2; with --init, the checkpoint says all of it");
-    add(*model_options_, "--layers", model.layers, "transformer blocks");
-    add(*model_options_, "--hidden", model.hidden, "hidden units");
-    add(*model_options_, "--vocabulary", model.vocabulary, "tokens; 256 for text as bytes");
+    app.add_option("--model", model, "gpt: a GPT-2; llama: a Llama")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"gpt", "llama"}));
+    model_options_ =
+        app.add_option_group("shape", "of the model; with --init, the checkpoint says all of it");
+    add(*model_options_, "--layers", layers, "transformer blocks");
+    add(*model_options_, "--hidden", hidden, "hidden units");
+    add(*model_options_, "--vocabulary", vocabulary, "tokens; 256 for text as bytes");
+    llama_options_ = model_options_->add_option_group("llama", "for a Llama alone");
+    llama_options_->add_option("--kv-heads", kv_heads, "heads of keys and values [as many as of queries]");
+    llama_options_->add_option("--feed-forward", feed_forward,
+                               "units of a block's SwiGLU [8/3 of --hidden, up to a multiple of 8]");
+    llama_options_->add_flag("--tied", tied, "the output head is the embedding's table, as in every GPT-2");
     app.add_option("--heads", heads, "attention heads [4, or what the checkpoint says]");
 
     add(app, "--sequence", trainer.sequence, "tokens of a sequence");
@@ -73,6 +87,7 @@ struct TrainGptOptions {
   }
 
   bool describes_model() const { return model_options_->count_all() > 0; }
+  bool describes_llama() const { return llama_options_->count_all() > 0; }
 
  private:
   template <class T>
@@ -89,4 +104,5 @@ struct TrainGptOptions {
   }
 
   CLI::App* model_options_ = nullptr;
+  CLI::App* llama_options_ = nullptr;
 };

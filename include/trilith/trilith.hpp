@@ -17,6 +17,7 @@
 #include <trilith/core/version.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/nn/gpt.hpp>
+#include <trilith/nn/llama.hpp>
 #include <trilith/ops/host.hpp>
 #include <trilith/optim/adamw.hpp>
 #include <trilith/optim/learning_rate.hpp>

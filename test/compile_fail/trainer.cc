@@ -1,6 +1,7 @@
 // Does not compile: each case is a trainer whose layout is wrong.
 #include <trilith/device/host.hpp>
 #include <trilith/nn/gpt.hpp>
+#include <trilith/nn/llama.hpp>
 #include <trilith/schedule/gpipe.hpp>
 #include <trilith/schedule/interleaved.hpp>
 #include <trilith/schedule/microbatches.hpp>
@@ -38,6 +39,11 @@ using Layout = Config<Device<int>>;
 using Layout = Config<Parallelism<8, 1, 1>, ModelShape<GptShape{.heads = 12}>>;
 #define SHAPE_IS_CONSTANT
 #endif
+#ifdef CONSTANT_LLAMA_OVER_TENSOR_RANKS
+using Layout = Config<Parallelism<16, 1, 1>, ModelShape<LlamaShape{.heads = 32, .kv_heads = 8}>>;
+#define SHAPE_IS_CONSTANT
+#define MODEL Llama
+#endif
 #ifdef CONSTANT_SHAPE_OF_ANOTHER_MODEL
 using Layout = Config<ModelShape<12>>;
 #define SHAPE_IS_CONSTANT
@@ -69,13 +75,16 @@ using Layout = Config<>;
 using Layout = Config<Parallelism<65536, 65536, 1>>;
 #endif
 
+#ifndef MODEL
+#define MODEL Gpt
+#endif
 #ifdef WORLD_OF_INT
 void train(int world) {
   Trainer<Gpt, Config<>, int> trainer{GptShape{}, world, TrainerOptions{}};
 }
 #elif defined(SHAPE_IS_CONSTANT)
 void train(ThreadWorld& world) {
-  Trainer<Gpt, Layout> trainer{world, TrainerOptions{}};
+  Trainer<MODEL, Layout> trainer{world, TrainerOptions{}};
 }
 #else
 void train(ThreadWorld& world) {

@@ -79,6 +79,27 @@ succeeds "$other_layout" --data text.txt --init model.safetensors --sequence 31 
 refuses "sequence length must be divisible by 2 * CP to balance a causal mask" \
   "$other_layout" --data text.txt --init model.safetensors --sequence 31 --batch 8 --microbatches 2
 
+# A Llama does all this too: it learns, and goes on at another layout, over context ranks.
+succeeds "$train_gpt" --model llama --data text.txt "${tiny[@]}" --kv-heads 2 --steps 150 --learning-rate 0.01 \
+  --sample 20 --save llama.safetensors
+awk '/validation loss/ { exit !($3 < 0.6 * $NF) }' out.txt || fail "a Llama's loss well under the unigram entropy"
+trained=$(awk '/validation loss/ { print $3 }' out.txt)
+succeeds "$other_layout" --model llama --data text.txt --init llama.safetensors --sequence 32 --batch 8 \
+  --microbatches 2 --steps 0 --sample 0
+again=$(awk '/validation loss/ { print $3 }' out.txt)
+awk -v a="$trained" -v b="$again" 'BEGIN { exit !(a - b < 2e-4 && b - a < 2e-4) }' ||
+  fail "a Llama's validation loss $trained before, $again after another layout has loaded it"
+refuses "is not a GPT-2 that can be loaded" "$train_gpt" --data text.txt --init llama.safetensors --sequence 32
+refuses "is not a Llama that can be loaded" \
+  "$train_gpt" --model llama --data text.txt --init model.safetensors --sequence 32
+refuses "--init takes the model from the checkpoint" \
+  "$train_gpt" --model llama --data text.txt --init llama.safetensors --kv-heads 2
+refuses "--init takes the heads of a Llama from the checkpoint" \
+  "$train_gpt" --model llama --data text.txt --init llama.safetensors --heads 4
+refuses "--kv-heads, --feed-forward and --tied describe a Llama" "$train_gpt" --data text.txt --tied
+refuses "key/value heads cannot be split over TP" "$train_gpt" --model llama --data text.txt --kv-heads 1
+refuses "--hidden 32 cannot be split over --heads 6" "$train_gpt" --model llama --data text.txt --hidden 32 --heads 6
+
 # The same seed gives the same losses.
 succeeds "$train_gpt" --data text.txt "${tiny[@]}" --steps 5 --sample 0 --metrics one.jsonl
 succeeds "$train_gpt" --data text.txt "${tiny[@]}" --steps 5 --sample 0 --metrics two.jsonl
@@ -144,7 +165,7 @@ refuses "File name too long" "$train_gpt" "${long[@]}" --save "$(printf %0300d 0
 refuses "the prompt has the byte 126, outside the model's vocabulary of 123" \
   "$train_gpt" "${long[@]}" --vocabulary 123 --prompt "about ~"
 refuses "--init: must name a file" "$train_gpt" "${long[@]}" --init ""
-refuses "cannot allocate" "$train_gpt" "${long[@]}" --layers 60000 --hidden 8192
+refuses "cannot allocate" "$train_gpt" "${long[@]}" --layers 500 --hidden 16384
 refuses "at most 2^16 layers" "$train_gpt" "${long[@]}" --layers 2147483647
 refuses "nowhere/trace.json cannot be written; give a file in a folder that exists" \
   "$train_gpt" --data text.txt "${tiny[@]}" --trace nowhere/trace.json

@@ -7,7 +7,7 @@
 #include <limits>
 #include <string>
 
-#include "test/reference/gpt.hpp"
+#include "test/reference/weights.hpp"
 
 namespace trilith::reference {
 
@@ -30,7 +30,8 @@ struct AdamWState {
 
 // Matrices decay; biases and the gains of norms do not.
 inline bool decays(const std::string& name) {
-  return name.ends_with(".weight") && name.find("ln_") == std::string::npos;
+  return name.ends_with(".weight") && name.find("ln_") == std::string::npos &&
+         name.find("norm") == std::string::npos;
 }
 
 inline double global_norm(const Weights& gradients) {

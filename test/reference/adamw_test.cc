@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "test/reference/gpt.hpp"
+#include "test/reference/llama.hpp"
+
 namespace trilith::reference {
 namespace {
 
@@ -16,13 +19,22 @@ TEST(AdamW, FirstStepMovesByTheLearningRateAgainstTheSignOfTheGradient) {
 }
 
 TEST(AdamW, WithoutGradientOnlyMatricesDecay) {
-  const GptShape shape{.layers = 1, .hidden = 2, .heads = 1, .positions = 2, .vocabulary = 3};
-  Weights weights;
-  for (const auto& [name, extents] : weight_extents(shape)) weights[name] = {2.0};
-  AdamWState state(weights);
-  adamw_step({.learning_rate = 0.5, .weight_decay = 0.25}, zeros_like(weights), weights, state);
-  for (const auto& [name, extents] : weight_extents(shape)) {
-    EXPECT_DOUBLE_EQ(weights[name][0], extents.size() == 2 ? 1.75 : 2.0) << name;
+  const GptShape gpt{.layers = 1, .hidden = 2, .heads = 1, .positions = 2, .vocabulary = 3};
+  const LlamaConfig llama{.layers = 1,
+                          .hidden = 2,
+                          .heads = 1,
+                          .kv_heads = 1,
+                          .dimension = 2,
+                          .feed_forward = 3,
+                          .vocabulary = 3};
+  for (const auto& all : {weight_extents(gpt), weight_extents(llama)}) {
+    Weights weights;
+    for (const auto& [name, extents] : all) weights[name] = {2.0};
+    AdamWState state(weights);
+    adamw_step({.learning_rate = 0.5, .weight_decay = 0.25}, zeros_like(weights), weights, state);
+    for (const auto& [name, extents] : all) {
+      EXPECT_DOUBLE_EQ(weights[name][0], extents.size() == 2 ? 1.75 : 2.0) << name;
+    }
   }
 }
 

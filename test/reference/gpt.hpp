@@ -17,14 +17,12 @@
 #include <trilith/train/batch.hpp>
 
 #include "test/reference/layers.hpp"
+#include "test/reference/weights.hpp"
 
 namespace trilith::reference {
 
-// Tensors by Hugging Face's GPT-2 names without the `transformer.` prefix, in its layouts: the weight of a
-// linear is (in, out). Gradients have the same form.
-using Weights = std::map<std::string, Values>;
-
-// The extents of every tensor of the model.
+// The extents of every tensor of the model, by Hugging Face's GPT-2 names without the `transformer.` prefix.
+// They lie as they do there: the weight of a linear is (in, out).
 inline std::map<std::string, std::vector<Index>> weight_extents(const GptShape& shape) {
   const Index h = shape.hidden;
   std::map<std::string, std::vector<Index>> extents{
@@ -51,12 +49,6 @@ inline std::map<std::string, std::vector<Index>> weight_extents(const GptShape& 
   return extents;
 }
 
-inline Weights zeros_like(const Weights& weights) {
-  Weights zeros;
-  for (const auto& [name, values] : weights) zeros[name].assign(values.size(), 0.0);
-  return zeros;
-}
-
 // What the forward pass of a block leaves for its backward pass. Rows are tokens.
 struct BlockActivations {
   Values input;      // (rows, hidden)
@@ -79,7 +71,7 @@ struct Activations {
 inline Activations forward(const GptShape& shape, const Weights& weights,
                            const std::vector<std::int32_t>& tokens, Index sequences, Index length) {
   const Index h = shape.hidden;
-  const AttentionLayout layout{sequences, length, shape.heads, h};
+  const AttentionLayout layout{sequences, length, shape.heads, shape.heads, shape.head_dimension()};
   Activations result;
   Values x(sequences * length * h);
   for (Index r = 0; r < sequences * length; ++r) {
@@ -107,7 +99,7 @@ inline Activations forward(const GptShape& shape, const Weights& weights,
   }
   result.last = x;
   result.normed = layer_norm(x, weights.at("ln_f.weight"), weights.at("ln_f.bias"));
-  result.logits = output_head(result.normed, weights.at("wte.weight"), h);
+  result.logits = projection(result.normed, weights.at("wte.weight"), h);
   return result;
 }
 
@@ -117,23 +109,19 @@ inline Values logits(const GptShape& shape, const Weights& weights,
   return forward(shape, weights, tokens, sequences, length).logits;
 }  // (sequences, length, vocabulary)
 
-struct LossAndGradients {
-  double loss;
-  Weights gradients;
-};
-
 // The mean loss over the valid tokens of the batch, and its gradients.
 inline LossAndGradients loss_and_gradients(const GptShape& shape, const Weights& weights,
                                            const Batch& batch) {
   const Index h = shape.hidden;
-  const AttentionLayout layout{batch.sequences, batch.length, shape.heads, h};
+  const AttentionLayout layout{batch.sequences, batch.length, shape.heads, shape.heads,
+                               shape.head_dimension()};
   const Activations a = forward(shape, weights, batch.tokens, batch.sequences, batch.length);
   const auto [loss, dlogits] = cross_entropy(a.logits, batch.targets);
 
   Weights gradients = zeros_like(weights);
   Values& dwte = gradients.at("wte.weight");
   Values& dwpe = gradients.at("wpe.weight");
-  Values dx = output_head_backward(dlogits, a.normed, weights.at("wte.weight"), h, dwte);
+  Values dx = projection_backward(dlogits, a.normed, weights.at("wte.weight"), h, dwte);
   dx = layer_norm_backward(dx, a.last, weights.at("ln_f.weight"), gradients.at("ln_f.weight"),
                            gradients.at("ln_f.bias"));
   for (int layer = shape.layers - 1; layer >= 0; --layer) {

@@ -1,24 +1,14 @@
 // A small random GPT-2 as Hugging Face's transformers saved it, with what PyTorch computed from it in
 // float64. make_gpt2_fixture.py made it and says how.
-//
-// The safetensors file is read here by a few lines of its own, so that the library's reader has something
-// to be compared with.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "test/reference/adamw.hpp"
+#include "test/reference/fixture.hpp"
 #include "test/reference/gpt.hpp"
 
 namespace trilith::reference {
@@ -38,41 +28,9 @@ struct Gpt2Fixture {
   Weights trained;             // after the last step
 };
 
-// Holds config.json, model.safetensors and figures.json: among the runfiles of a Bazel test, or below the
-// current folder.
+// Holds config.json, model.safetensors and figures.json.
 inline std::filesystem::path gpt2_fixture_folder() {
-  const std::filesystem::path folder = "test/reference/gpt2_fixture";
-  const char* runfiles = std::getenv("TEST_SRCDIR");
-  const char* workspace = std::getenv("TEST_WORKSPACE");
-  if (runfiles == nullptr || workspace == nullptr) return folder;
-  return std::filesystem::path(runfiles) / workspace / folder;
-}
-
-inline std::string contents(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error("cannot read " + path.string());
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Eight bytes hold the length of a JSON header, little-endian as this machine; it gives each tensor's place
-// in the bytes that follow.
-inline Weights read_safetensors(const std::filesystem::path& path) {
-  const std::string bytes = contents(path);
-  std::uint64_t header_size = 0;
-  std::memcpy(&header_size, bytes.data(), sizeof header_size);
-  const std::size_t data = sizeof header_size + header_size;
-  Weights weights;
-  const auto header = nlohmann::json::parse(bytes.substr(sizeof header_size, header_size));
-  for (const auto& [name, tensor] : header.items()) {
-    const std::string prefix = "transformer.";
-    if (!name.starts_with(prefix)) continue;
-    const auto begin = tensor["data_offsets"][0].get<std::size_t>();
-    const auto end = tensor["data_offsets"][1].get<std::size_t>();
-    std::vector<float> values((end - begin) / sizeof(float));
-    std::memcpy(values.data(), &bytes.at(data + begin), end - begin);
-    weights[name.substr(prefix.size())] = Values(values.begin(), values.end());
-  }
-  return weights;
+  return fixture_folder("gpt2_fixture");
 }
 
 inline Gpt2Fixture gpt2_fixture() {
@@ -86,7 +44,7 @@ inline Gpt2Fixture gpt2_fixture() {
                 .heads = config.at("n_head"),
                 .positions = config.at("n_positions"),
                 .vocabulary = config.at("vocab_size")},
-      .weights = read_safetensors(folder / "model.safetensors"),
+      .weights = read_safetensors(folder / "model.safetensors", "transformer."),
       .batch = {.sequences = figures.at("sequences"),
                 .length = figures.at("length"),
                 .tokens = figures.at("tokens"),

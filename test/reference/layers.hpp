@@ -140,29 +140,118 @@ inline Values gelu_backward(const Values& dy, const Values& x) {
   return dx;
 }
 
-// Where causal attention finds a token's query, key and value: qkv is (sequences · length, 3 · hidden), the
-// heads side by side within each third.
+// 1 / rms of a row, where rms² is the mean of x² plus epsilon; x / rms · gain is the norm of Zhang and
+// Sennrich, "Root mean square layer normalization", 2019.
+inline double inverse_root_mean_square(const double* x, Index width, double epsilon) {
+  double square = 0;
+  for (Index i = 0; i < width; ++i) square += x[i] * x[i] / width;
+  return 1 / std::sqrt(square + epsilon);
+}
+
+inline Values rms_norm(const Values& x,     // (rows, width)
+                       const Values& gain,  // (width)
+                       double epsilon) {
+  const Index width = std::ssize(gain);
+  Values y(x.size());
+  for (Index start = 0; start < std::ssize(x); start += width) {
+    const double inverse = inverse_root_mean_square(&x[start], width, epsilon);
+    for (Index i = 0; i < width; ++i) y[start + i] = x[start + i] * inverse * gain[i];
+  }
+  return y;
+}
+
+// With n = x / rms and g = dy · gain, dx = (g − n · mean(g · n)) / rms.
+inline Values rms_norm_backward(const Values& dy, const Values& x, const Values& gain, double epsilon,
+                                Values& dgain) {
+  const Index width = std::ssize(gain);
+  Values dx(x.size());
+  for (Index start = 0; start < std::ssize(x); start += width) {
+    const double inverse = inverse_root_mean_square(&x[start], width, epsilon);
+    double mean_gn = 0;
+    for (Index i = 0; i < width; ++i) {
+      const double n = x[start + i] * inverse;
+      mean_gn += dy[start + i] * gain[i] * n / width;
+      dgain[i] += dy[start + i] * n;
+    }
+    for (Index i = 0; i < width; ++i) {
+      dx[start + i] = (dy[start + i] * gain[i] - x[start + i] * inverse * mean_gn) * inverse;
+    }
+  }
+  return dx;
+}
+
+// gate · σ(gate) · up: Shazeer, "GLU variants improve transformer", 2020.
+inline Values swiglu(const Values& gate, const Values& up) {
+  Values y(gate.size());
+  for (std::size_t i = 0; i < gate.size(); ++i) y[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+  return y;
+}
+
+struct SwigluGradients {
+  Values gate;
+  Values up;
+};
+
+inline SwigluGradients swiglu_backward(const Values& dy, const Values& gate, const Values& up) {
+  SwigluGradients d{Values(dy.size()), Values(dy.size())};
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    const double sigma = 1 / (1 + std::exp(-gate[i]));
+    d.gate[i] = dy[i] * up[i] * sigma * (1 + gate[i] * (1 - sigma));
+    d.up[i] = dy[i] * gate[i] * sigma;
+  }
+  return d;
+}
+
+// Where causal attention finds a token's query, key and value: a row of qkv holds the query of every head,
+// side by side, then the keys and then the values, of which several heads in a row share one.
 struct AttentionLayout {
   Index sequences;
   Index length;
   Index heads;
-  Index hidden;
+  Index kv_heads;
+  Index dimension;
 
-  Index dimension() const { return hidden / heads; }
+  Index row() const { return (heads + 2 * kv_heads) * dimension; }
   Index query(Index sequence, Index head, Index position) const {
-    return (sequence * length + position) * 3 * hidden + head * dimension();
+    return (sequence * length + position) * row() + head * dimension;
   }
   Index key(Index sequence, Index head, Index position) const {
-    return query(sequence, head, position) + hidden;
+    return query(sequence, heads + head / (heads / kv_heads), position);
   }
   Index value(Index sequence, Index head, Index position) const {
-    return query(sequence, head, position) + 2 * hidden;
+    return key(sequence, head, position) + kv_heads * dimension;
   }
-  // In the result, which is (sequences · length, hidden).
+  // In the result, which is (sequences · length, heads · dimension).
   Index output(Index sequence, Index head, Index position) const {
-    return (sequence * length + position) * hidden + head * dimension();
+    return ((sequence * length + position) * heads + head) * dimension;
   }
 };
+
+// Turns queries and keys of position p, in each head the pairs (i, i + dimension / 2), by the angles
+// direction · p · theta^(−2i / dimension): Su et al., "RoFormer", 2021.
+inline Values rotated(Values qkv, const AttentionLayout& at, double theta, double direction) {
+  const Index half = at.dimension / 2;
+  for (Index row = 0; row < at.sequences * at.length; ++row) {
+    for (Index head = 0; head < at.heads + at.kv_heads; ++head) {
+      double* const x = &qkv[row * at.row() + head * at.dimension];
+      for (Index i = 0; i < half; ++i) {
+        const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(at.dimension);
+        const double angle = direction * static_cast<double>(row % at.length) * std::pow(theta, exponent);
+        const double a = x[i];
+        const double b = x[i + half];
+        x[i] = a * std::cos(angle) - b * std::sin(angle);
+        x[i + half] = b * std::cos(angle) + a * std::sin(angle);
+      }
+    }
+  }
+  return qkv;
+}
+inline Values rotary(const Values& qkv, const AttentionLayout& at, double theta) {
+  return rotated(qkv, at, theta, 1);
+}
+inline Values rotary_backward(const Values& dqkv, const AttentionLayout& at, double theta) {
+  return rotated(dqkv, at, theta, -1);
+}
 
 // How much position `i` attends to each of the positions 0 … i: the softmax of q · k / √dimension.
 inline Values attention_weights(const Values& qkv, const AttentionLayout& at, Index sequence, Index head,
@@ -170,10 +259,10 @@ inline Values attention_weights(const Values& qkv, const AttentionLayout& at, In
   Values p(i + 1);
   double largest = -std::numeric_limits<double>::infinity();
   for (Index j = 0; j <= i; ++j) {
-    for (Index d = 0; d < at.dimension(); ++d) {
+    for (Index d = 0; d < at.dimension; ++d) {
       p[j] += qkv[at.query(sequence, head, i) + d] * qkv[at.key(sequence, head, j) + d];
     }
-    p[j] /= std::sqrt(static_cast<double>(at.dimension()));
+    p[j] /= std::sqrt(static_cast<double>(at.dimension));
     largest = std::max(largest, p[j]);
   }
   double sum = 0;
@@ -183,13 +272,13 @@ inline Values attention_weights(const Values& qkv, const AttentionLayout& at, In
 }
 
 inline Values attention(const Values& qkv, const AttentionLayout& at) {
-  Values y(at.sequences * at.length * at.hidden);
+  Values y(at.sequences * at.length * at.heads * at.dimension);
   for (Index s = 0; s < at.sequences; ++s) {
     for (Index head = 0; head < at.heads; ++head) {
       for (Index i = 0; i < at.length; ++i) {
         const Values p = attention_weights(qkv, at, s, head, i);
         for (Index j = 0; j <= i; ++j) {
-          for (Index d = 0; d < at.dimension(); ++d) {
+          for (Index d = 0; d < at.dimension; ++d) {
             y[at.output(s, head, i) + d] += p[j] * qkv[at.value(s, head, j) + d];
           }
         }
@@ -200,7 +289,7 @@ inline Values attention(const Values& qkv, const AttentionLayout& at) {
 }
 
 inline Values attention_backward(const Values& dy, const Values& qkv, const AttentionLayout& at) {
-  const double scale = 1 / std::sqrt(static_cast<double>(at.dimension()));
+  const double scale = 1 / std::sqrt(static_cast<double>(at.dimension));
   Values dqkv(qkv.size());
   for (Index s = 0; s < at.sequences; ++s) {
     for (Index head = 0; head < at.heads; ++head) {
@@ -209,7 +298,7 @@ inline Values attention_backward(const Values& dy, const Values& qkv, const Atte
         Values dp(i + 1);
         double mean_dp = 0;  // weighted by p
         for (Index j = 0; j <= i; ++j) {
-          for (Index d = 0; d < at.dimension(); ++d) {
+          for (Index d = 0; d < at.dimension; ++d) {
             dp[j] += dy[at.output(s, head, i) + d] * qkv[at.value(s, head, j) + d];
             dqkv[at.value(s, head, j) + d] += p[j] * dy[at.output(s, head, i) + d];
           }
@@ -217,7 +306,7 @@ inline Values attention_backward(const Values& dy, const Values& qkv, const Atte
         }
         for (Index j = 0; j <= i; ++j) {
           const double dscore = p[j] * (dp[j] - mean_dp) * scale;
-          for (Index d = 0; d < at.dimension(); ++d) {
+          for (Index d = 0; d < at.dimension; ++d) {
             dqkv[at.query(s, head, i) + d] += dscore * qkv[at.key(s, head, j) + d];
             dqkv[at.key(s, head, j) + d] += dscore * qkv[at.query(s, head, i) + d];
           }
@@ -228,33 +317,32 @@ inline Values attention_backward(const Values& dy, const Values& qkv, const Atte
   return dqkv;
 }
 
-// The scores of every token of the vocabulary: x · wteᵀ.
-inline Values output_head(const Values& x,    // (rows, hidden)
-                          const Values& wte,  // (vocabulary, hidden)
-                          Index hidden) {
-  const Index rows = std::ssize(x) / hidden;
-  const Index vocabulary = std::ssize(wte) / hidden;
-  Values logits(rows * vocabulary);
+// y = x Wᵀ, a linear without bias that holds its weight as PyTorch does. As an output head it gives the
+// scores of every token of the vocabulary.
+inline Values projection(const Values& x,       // (rows, in)
+                         const Values& weight,  // (out, in)
+                         Index in) {
+  const Index rows = std::ssize(x) / in;
+  const Index out = std::ssize(weight) / in;
+  Values y(rows * out);
   for (Index r = 0; r < rows; ++r) {
-    for (Index v = 0; v < vocabulary; ++v) {
-      for (Index i = 0; i < hidden; ++i) {
-        logits[r * vocabulary + v] += x[r * hidden + i] * wte[v * hidden + i];
-      }
+    for (Index o = 0; o < out; ++o) {
+      for (Index i = 0; i < in; ++i) y[r * out + o] += x[r * in + i] * weight[o * in + i];
     }
   }
-  return logits;
+  return y;
 }
 
-inline Values output_head_backward(const Values& dlogits, const Values& x, const Values& wte, Index hidden,
-                                   Values& dwte) {
-  const Index rows = std::ssize(x) / hidden;
-  const Index vocabulary = std::ssize(wte) / hidden;
+inline Values projection_backward(const Values& dy, const Values& x, const Values& weight, Index in,
+                                  Values& dweight) {
+  const Index rows = std::ssize(x) / in;
+  const Index out = std::ssize(weight) / in;
   Values dx(x.size());
   for (Index r = 0; r < rows; ++r) {
-    for (Index v = 0; v < vocabulary; ++v) {
-      for (Index i = 0; i < hidden; ++i) {
-        dx[r * hidden + i] += dlogits[r * vocabulary + v] * wte[v * hidden + i];
-        dwte[v * hidden + i] += dlogits[r * vocabulary + v] * x[r * hidden + i];
+    for (Index o = 0; o < out; ++o) {
+      for (Index i = 0; i < in; ++i) {
+        dx[r * in + i] += dy[r * out + o] * weight[o * in + i];
+        dweight[o * in + i] += dy[r * out + o] * x[r * in + i];
       }
     }
   }

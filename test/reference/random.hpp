@@ -6,12 +6,14 @@
 #include <trilith/core/random.hpp>
 
 #include "test/reference/gpt.hpp"
+#include "test/reference/llama.hpp"
 
 namespace trilith::reference {
 
 // Weights in which nothing is zero, one, or small enough to hide a mistake: normal with deviation `scale`,
 // about one for the gains of norms. Every value is a float, so that a float32 model can hold the same ones.
-inline Weights random_weights(const GptShape& shape, std::uint64_t seed, float scale = 0.25f) {
+template <class Shape>
+Weights random_weights(const Shape& shape, std::uint64_t seed, float scale = 0.25f) {
   Weights weights;
   std::uint64_t stream = 0;
   for (const auto& [name, extents] : weight_extents(shape)) {
@@ -30,7 +32,8 @@ inline Weights random_weights(const GptShape& shape, std::uint64_t seed, float s
 
 // Tokens and targets drawn at random, about one target in five ignored, never the first: so some count, and
 // sequences differ in how many.
-inline Batch random_batch(const GptShape& shape, Index sequences, Index length, std::uint64_t seed) {
+template <class Shape>
+Batch random_batch(const Shape& shape, Index sequences, Index length, std::uint64_t seed) {
   const Philox random(seed, 0);
   Batch batch{sequences, length, {}, {}};
   for (Index i = 0; i < sequences * length; ++i) {

@@ -1,5 +1,5 @@
-// A trainer of a GPT whose layout is chosen when a test runs: laws are swept over layouts by plain loops, and
-// the layouts are compiled once for all tests, in any_trainer_tp*.cc.
+// A trainer whose model and layout are chosen when a test runs: laws are swept over layouts by plain loops,
+// and the layouts are compiled once for all tests, in any_trainer_tp*.cc and llama_trainer_tp*.cc.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,16 @@
 
 #include <trilith/comm/ledger.hpp>
 #include <trilith/core/error.hpp>
+#include <trilith/core/named_shape.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/nn/gpt_shape.hpp>
-#include <trilith/nn/gpt_tensors.hpp>
+#include <trilith/nn/llama_shape.hpp>
 #include <trilith/nn/parameter.hpp>
 #include <trilith/parallel/parallelism.hpp>
 #include <trilith/parallel/stage_range.hpp>
 #include <trilith/train/batch.hpp>
-#include <trilith/train/gpt2_checkpoint.hpp>
+#include <trilith/train/model_checkpoint.hpp>
 #include <trilith/train/trainer_options.hpp>
 
 #include "test/reference/gpt.hpp"
@@ -87,7 +88,7 @@ class AnyTrainer {
   virtual void save(const std::filesystem::path& path) = 0;
   virtual std::int64_t steps_done() const = 0;
 
-  virtual const GptShape& shape() const = 0;
+  virtual std::vector<NamedShape> tensors() const = 0;  // of the whole model
   virtual const std::vector<StageRange>& stages() const = 0;
   virtual int ranks() const = 0;
   virtual const Parameters<Host>& parameters(int rank) const = 0;
@@ -101,7 +102,7 @@ class AnyTrainer {
     }});
   }
 
-  void load(const Gpt2Checkpoint& checkpoint) {
+  void load(const ModelCheckpoint& checkpoint) {
     load_any({[&](const std::string& name) {
       return AnySource::Tensor{[&tensor = checkpoint.tensor(name)](Index first, Index count, float* to) {
         tensor.read(first, count, to);
@@ -117,7 +118,7 @@ class AnyTrainer {
   WholeTensors whole(Vector<float> Parameter::*part) const {
     std::vector<const Parameters<Host>*> all;
     for (int rank = 0; rank < ranks(); ++rank) all.push_back(&parameters(rank));
-    return gather(gpt2_tensors(shape()), all, part);
+    return gather(tensors(), all, part);
   }
 };
 
@@ -125,10 +126,13 @@ class AnyTrainer {
 template <int TP>
 std::unique_ptr<AnyTrainer> make_trainer_of(const Layout& layout, const GptShape& shape,
                                             const TrainerOptions& options, int ranks);
+template <int TP>
+std::unique_ptr<AnyTrainer> make_trainer_of(const Layout& layout, const LlamaShape& shape,
+                                            const TrainerOptions& options, int ranks);
 
-inline std::unique_ptr<AnyTrainer> make_trainer(const Layout& layout, const GptShape& shape,
-                                                const TrainerOptions& options,
-                                                std::optional<int> ranks = {}) {
+template <class Shape>
+std::unique_ptr<AnyTrainer> make_trainer(const Layout& layout, const Shape& shape,
+                                         const TrainerOptions& options, std::optional<int> ranks = {}) {
   const int world = ranks.value_or(layout.shape().world());
   switch (layout.tensor) {
     case 1: return make_trainer_of<1>(layout, shape, options, world);

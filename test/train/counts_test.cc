@@ -7,7 +7,8 @@
 //   head        1 of that size backward and 2 small ones forward (maxima; sums and target logits), on the
 //   last norm        1 a step, of a float64 for each tensor
 //
-// With TP = 1 the tensor group has no entry at all.
+// With TP = 1 the tensor group has no entry at all. A Llama makes as many as a GPT: its queries, keys and
+// values, and its gates and ups, take one all-reduce of their input's gradient together.
 
 #include <cstdint>
 #include <iterator>
@@ -20,11 +21,21 @@
 
 #include "test/reference/random.hpp"
 #include "test/train/any_trainer.hpp"
+#include "test/train/llama_models.hpp"
 
 namespace trilith::test {
 namespace {
 
 constexpr GptShape shape{.layers = 5, .hidden = 20, .heads = 4, .positions = 12, .vocabulary = 37};
+// Of the same layers, hidden units and vocabulary.
+constexpr LlamaShape llama{.layers = 5,
+                           .hidden = 20,
+                           .heads = 8,
+                           .kv_heads = 4,
+                           .head_dimension = 6,
+                           .feed_forward = 28,
+                           .positions = 12,
+                           .vocabulary = 37};
 constexpr Index length = 11;
 constexpr Index sequences = 2;  // of a microbatch
 constexpr Index rows = sequences * length;
@@ -36,25 +47,41 @@ std::int64_t calls(const Ledger& ledger, const std::string& group) {
   return calls;
 }
 
+enum class Model { gpt, llama, tied_llama };
+
 struct Counted {
   Layout layout;
   int microbatches;
+  Model model = Model::gpt;
 
   friend std::ostream& operator<<(std::ostream& out, const Counted& c) { return out << c.name(); }
 
   std::string name() const {
-    return "TP" + std::to_string(layout.tensor) + "PP" + std::to_string(layout.pipeline) + "DP" +
-           std::to_string(layout.data) + (layout.schedule == Policy::gpipe ? "GPipe" : "") + "m" +
-           std::to_string(microbatches);
+    const char* const models[] = {"", "Llama", "TiedLlama"};
+    return models[static_cast<int>(model)] + std::string("TP") + std::to_string(layout.tensor) + "PP" +
+           std::to_string(layout.pipeline) + "DP" + std::to_string(layout.data) +
+           (layout.schedule == Policy::gpipe ? "GPipe" : "") + "m" + std::to_string(microbatches);
   }
 };
 
 class Counts : public testing::TestWithParam<Counted> {
  protected:
   Counts() {
-    const auto& [layout, m] = GetParam();
+    const auto& [layout, m, model] = GetParam();
     batch_ = reference::random_batch(shape, sequences * m * layout.data, length, 1);
-    trainer_ = make_trainer(layout, shape, options_for(batch_, m));
+    trainer_ = model == Model::gpt ? make_trainer(layout, shape, options_for(batch_, m))
+                                   : make_trainer(layout, model == Model::llama ? llama : tied(llama),
+                                                  options_for(batch_, m));
+  }
+
+  // The table that the embedding shares with the head.
+  std::string tied_table() const {
+    switch (GetParam().model) {
+      case Model::gpt: return "wte.weight";
+      case Model::llama: return "";
+      case Model::tied_llama: return "model.embed_tokens.weight";
+    }
+    return "";
   }
 
   // The ledger of each rank, of `act` alone.
@@ -76,7 +103,7 @@ class Counts : public testing::TestWithParam<Counted> {
 };
 
 TEST_P(Counts, TwoAllReducesForwardAndTwoBackwardPerLayerAndMicrobatch) {
-  const auto& [layout, m] = GetParam();
+  const auto& [layout, m, model] = GetParam();
   const auto forward = ledgers_of([&] { trainer_->evaluate({batch_}); });
   const auto step = ledgers_of([&] { trainer_->step(batch_); });
   for (int rank = 0; rank < trainer_->ranks(); ++rank) {
@@ -101,7 +128,7 @@ TEST_P(Counts, TwoAllReducesForwardAndTwoBackwardPerLayerAndMicrobatch) {
     EXPECT_EQ(backwards, m * (2 * stage.layers + (stage.last ? 1 : 0)));
 
     const std::int64_t head = stage.last ? m : 0;
-    const std::int64_t tensors = std::ssize(gpt2_tensors(shape));
+    const std::int64_t tensors = std::ssize(trainer_->tensors());
     for (const auto& ledger : {forward[rank], step[rank]}) {
       EXPECT_EQ(all_reduces(ledger, rows * 4), head) << "maxima of logits";
       EXPECT_EQ(all_reduces(ledger, 2 * rows * 4), head) << "sums, and logits of targets";
@@ -113,10 +140,10 @@ TEST_P(Counts, TwoAllReducesForwardAndTwoBackwardPerLayerAndMicrobatch) {
 }
 
 // The whole gradient buffer, but for the gap behind a tied table, which goes by itself.
-Index reduced_elements(const Parameters<Host>& parameters) {
+Index reduced_elements(const Parameters<Host>& parameters, const std::string& tied_table) {
   Index gap = 0;
   for (const Parameter& p : parameters) {
-    if (p.spec.name == "wte.weight") gap = (16 - p.gradient.size() % 16) % 16;
+    if (p.spec.name == tied_table) gap = (16 - p.gradient.size() % 16) % 16;
   }
   return parameters.size() - gap;
 }
@@ -124,12 +151,12 @@ Index reduced_elements(const Parameters<Host>& parameters) {
 // Each gradient is summed over data ranks exactly once; beside them go the loss and the count of valid
 // tokens.
 TEST_P(Counts, EachGradientIsReducedOnceOverDataRanks) {
-  const auto& [layout, m] = GetParam();
+  const auto& [layout, m, model] = GetParam();
   const auto step = ledgers_of([&] { trainer_->step(batch_); });
   for (int rank = 0; rank < trainer_->ranks(); ++rank) {
     SCOPED_TRACE("rank " + std::to_string(rank));
     const Ledger::Entry all = step[rank].total("data", Collective::all_reduce);
-    const Index elements = reduced_elements(trainer_->parameters(rank));
+    const Index elements = reduced_elements(trainer_->parameters(rank), tied_table());
     EXPECT_EQ(all.bytes, layout.data == 1 ? 0 : elements * 4 + 2 * 8);
     EXPECT_EQ(calls(step[rank], "data"), all.calls) << "all-reduces are all there is";
   }
@@ -138,7 +165,7 @@ TEST_P(Counts, EachGradientIsReducedOnceOverDataRanks) {
 // Stages hand on each microbatch's activations once forward, their gradients once backward. The two copies
 // of the tied table meet once a step.
 TEST_P(Counts, StagesSendEachMicrobatchOnceEachWay) {
-  const auto& [layout, m] = GetParam();
+  const auto& [layout, m, model] = GetParam();
   const auto step = ledgers_of([&] { trainer_->step(batch_); });
   for (int rank = 0; rank < trainer_->ranks(); ++rank) {
     SCOPED_TRACE("rank " + std::to_string(rank));
@@ -149,7 +176,7 @@ TEST_P(Counts, StagesSendEachMicrobatchOnceEachWay) {
       EXPECT_EQ(entry.calls, m * neighbours) << name_of(kind);
       EXPECT_EQ(entry.bytes, entry.calls * activation_bytes) << name_of(kind);
     }
-    const bool meets = layout.pipeline > 1 && (stage.first || stage.last);
+    const bool meets = layout.pipeline > 1 && tied_table() != "" && (stage.first || stage.last);
     const std::int64_t part = ceil_divide(shape.vocabulary, layout.tensor);
     EXPECT_EQ(calls(step[rank], "embedding"), meets ? 1 : 0);
     EXPECT_EQ(step[rank].total("embedding", Collective::all_reduce).bytes,
@@ -168,12 +195,15 @@ TEST_P(Counts, EveryStepIsTheSame) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, Counts,
-                         testing::Values(Counted{{1, 1, 1}, 1}, Counted{{1, 2, 2}, 3}, Counted{{2, 1, 1}, 1},
-                                         Counted{{2, 1, 1}, 4}, Counted{{4, 1, 1}, 2}, Counted{{2, 2, 1}, 3},
-                                         Counted{{2, 4, 1, Policy::gpipe}, 5}, Counted{{2, 4, 1}, 2},
-                                         Counted{{4, 2, 2}, 2}, Counted{{2, 2, 2, Policy::gpipe}, 4}),
-                         [](const auto& info) { return info.param.name(); });
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, Counts,
+    testing::Values(Counted{{1, 1, 1}, 1}, Counted{{1, 2, 2}, 3}, Counted{{2, 1, 1}, 1},
+                    Counted{{2, 1, 1}, 4}, Counted{{4, 1, 1}, 2}, Counted{{2, 2, 1}, 3},
+                    Counted{{2, 4, 1, Policy::gpipe}, 5}, Counted{{2, 4, 1}, 2}, Counted{{4, 2, 2}, 2},
+                    Counted{{2, 2, 2, Policy::gpipe}, 4}, Counted{{1, 2, 2}, 3, Model::llama},
+                    Counted{{2, 1, 1}, 4, Model::llama}, Counted{{4, 2, 2}, 2, Model::llama},
+                    Counted{{1, 2, 1}, 2, Model::tied_llama}, Counted{{2, 4, 1}, 2, Model::tied_llama}),
+    [](const auto& info) { return info.param.name(); });
 
 }  // namespace
 }  // namespace trilith::test

@@ -10,39 +10,26 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include <trilith/nn/gpt_tensors.hpp>
 #include <trilith/train/gpt2_checkpoint.hpp>
 #include <trilith/train/safetensors_writer.hpp>
 
+#include "test/support/checkpoints.hpp"
 #include "test/support/files.hpp"
 
 namespace trilith {
 namespace {
 
+using test::Entry;
 using test::error_of;
+using test::floats;
 using test::TempFolder;
+using Tensors = test::FileTensors;
 using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr GptShape shape{.layers = 2, .hidden = 6, .heads = 3, .positions = 5, .vocabulary = 7};
-
-struct Entry {
-  std::vector<Index> shape;
-  std::string dtype;
-  std::string bytes;
-};
-
-// A file to be changed before it is written; tensors by name, so that their order is not the model's.
-using Tensors = std::map<std::string, Entry>;
-
-Entry floats(const std::vector<Index>& extents, float first = 0) {
-  std::vector<float> values(1);
-  for (const Index extent : extents) values.resize(values.size() * static_cast<std::size_t>(extent));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<float>(i);
-  return {extents, "F32", test::bytes_of(values)};
-}
 
 Tensors gpt2(const std::string& prefix = "") {
   Tensors tensors;
@@ -52,26 +39,13 @@ Tensors gpt2(const std::string& prefix = "") {
   return tensors;
 }
 
-std::string written(const Tensors& tensors, const std::map<std::string, std::string>& metadata = {}) {
-  nlohmann::json header;
-  std::string data;
-  for (const auto& [name, entry] : tensors) {
-    header[name] = {{"dtype", entry.dtype},
-                    {"shape", entry.shape},
-                    {"data_offsets", {data.size(), data.size() + entry.bytes.size()}}};
-    data += entry.bytes;
-  }
-  if (!metadata.empty()) header["__metadata__"] = metadata;
-  return test::safetensors_bytes(header.dump(), data);
-}
-
 const std::map<std::string, std::string> three_heads{{"n_head", "3"}};
 
 class Gpt2 : public testing::Test {
  protected:
   std::filesystem::path write(const Tensors& tensors,
                               const std::map<std::string, std::string>& metadata = three_heads) {
-    return folder_.write("model.safetensors", written(tensors, metadata));
+    return folder_.write("model.safetensors", test::safetensors_of(tensors, metadata));
   }
 
   std::string refusal(const Tensors& tensors) {
@@ -274,7 +248,7 @@ TEST_F(Gpt2, WeightsMustBeFloats) {
 }
 
 TEST_F(Gpt2, ADamagedFileIsRefused) {
-  const std::string whole = written(gpt2(), three_heads);
+  const std::string whole = test::safetensors_of(gpt2(), three_heads);
   for (std::size_t size = 0; size < whole.size(); size += 97) {
     const auto path = folder_.write("model.safetensors", whole.substr(0, size));
     EXPECT_THAT(error_of([&] { Gpt2Checkpoint checkpoint(path); }),

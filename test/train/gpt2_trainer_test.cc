@@ -11,6 +11,8 @@
 
 #include <gtest/gtest.h>
 
+#include <trilith/train/gpt2_checkpoint.hpp>
+
 #include "test/reference/gpt2_fixture.hpp"
 #include "test/support/compare.hpp"
 #include "test/train/any_trainer.hpp"

@@ -6,8 +6,6 @@
 #include <trilith/comm/thread_world.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/nn/gpt.hpp>
-#include <trilith/nn/gpt_shape.hpp>
-#include <trilith/nn/gpt_tensors.hpp>
 #include <trilith/nn/parameter.hpp>
 #include <trilith/train/trainer.hpp>
 #include <trilith/train/trainer_options.hpp>
@@ -26,9 +24,9 @@ struct Training {
 };
 
 // Three steps, each on `sequences` of 11 tokens.
-template <class Layout>
-Training train(const GptShape& shape, Index sequences, int microbatches) {
-  using T = Trainer<Gpt, Layout>;
+template <class Layout, template <class> class Model = Gpt>
+Training train(const typename Trainer<Model, Layout>::Shape& shape, Index sequences, int microbatches) {
+  using T = Trainer<Model, Layout>;
   constexpr Index length = 11;
   ThreadWorld world(T::parallel.world());
   T trainer(shape, world,
@@ -45,8 +43,8 @@ Training train(const GptShape& shape, Index sequences, int microbatches) {
   }
   std::vector<const Parameters<Host>*> ranks;
   for (int rank = 0; rank < world.size(); ++rank) ranks.push_back(&trainer.rank(rank).parameters());
-  result.gradients = gather(gpt2_tensors(shape), ranks, &Parameter::gradient);
-  result.weights = gather(gpt2_tensors(shape), ranks, &Parameter::value);
+  result.gradients = gather(T::Model::tensors(shape), ranks, &Parameter::gradient);
+  result.weights = gather(T::Model::tensors(shape), ranks, &Parameter::value);
   return result;
 }
 

@@ -88,6 +88,8 @@ class ContextAttention {
   ContextAttention(const ContextAttention&) = delete;  // its parts refer to each other
   ContextAttention& operator=(const ContextAttention&) = delete;
 
+  const AttentionShape& shape() const { return shape_; }
+
   // The rows of this rank, and of each.
   const SequenceSplit<Split>& split() const { return split_; }
   LocalRows<Split> rows() const { return split_.rows_of(rank_); }

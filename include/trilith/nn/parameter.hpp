@@ -59,6 +59,7 @@ struct ParameterSpec {
   float deviation = 0;   // of Initial::normal
   bool decays = false;   // by weight decay: matrices and embeddings do, biases and norms do not
   bool is_copy = false;  // of a tensor that another stage owns: not counted, not saved
+  bool adjoins = false;  // begins where the parameter before it ends, so that the two are one matrix
 };
 
 struct Parameter {
@@ -83,8 +84,8 @@ class Parameters {
   Parameter& add(ParameterSpec spec) {
     Parameter& parameter = parameters_.emplace_back();
     parameter.spec = std::move(spec);
-    parameter.offset = size_;
-    size_ += aligned(parameter.spec.partition.local_size());
+    parameter.offset = parameter.spec.adjoins ? end_ : aligned(end_);
+    end_ = parameter.offset + parameter.spec.partition.local_size();
     return parameter;
   }
 
@@ -95,12 +96,12 @@ class Parameters {
     return place == parameters_.end() ? nullptr : &*place;
   }
 
-  // Where the parameter after `p` begins, or the buffers end.
+  // Where the parameter after `p` begins, if it does not adjoin `p`, or the buffers end.
   Index end_of(const Parameter& p) const { return p.offset + aligned(p.spec.partition.local_size()); }
 
   // Uninitialised; once, after the last add().
   void allocate(typename D::memory& memory) {
-    const std::size_t bytes = static_cast<std::size_t>(size_) * sizeof(float);
+    const std::size_t bytes = static_cast<std::size_t>(size()) * sizeof(float);
     value_memory_ = memory.allocate(bytes);
     gradient_memory_ = memory.allocate(bytes);
     for (Parameter& p : parameters_) {
@@ -114,9 +115,9 @@ class Parameters {
   void initialize(const typename D::stream& stream, std::uint64_t seed);
 
   int tensor_rank() const { return tensor_rank_; }
-  Index size() const { return size_; }
-  Vector<float> values() const { return {reinterpret_cast<float*>(value_memory_.data()), {size_}}; }
-  Vector<float> gradients() const { return {reinterpret_cast<float*>(gradient_memory_.data()), {size_}}; }
+  Index size() const { return aligned(end_); }
+  Vector<float> values() const { return {reinterpret_cast<float*>(value_memory_.data()), {size()}}; }
+  Vector<float> gradients() const { return {reinterpret_cast<float*>(gradient_memory_.data()), {size()}}; }
 
   auto begin() { return parameters_.begin(); }
   auto end() { return parameters_.end(); }
@@ -124,7 +125,7 @@ class Parameters {
   auto end() const { return parameters_.end(); }
 
  private:
-  // In floats: every parameter begins a cache line.
+  // In floats: every parameter begins a cache line, but for those that adjoin another.
   static constexpr Index aligned(Index size) {
     constexpr Index line = 64 / sizeof(float);
     return round_up(size, line);
@@ -138,7 +139,7 @@ class Parameters {
   }
 
   int tensor_rank_;
-  Index size_ = 0;
+  Index end_ = 0;  // of the last parameter
   std::deque<Parameter> parameters_;
   typename D::allocation value_memory_;
   typename D::allocation gradient_memory_;

@@ -10,4 +10,7 @@
 #include <trilith/ops/host/gemm.hpp>
 #include <trilith/ops/host/layer_norm.hpp>
 #include <trilith/ops/host/reduce.hpp>
+#include <trilith/ops/host/rms_norm.hpp>
+#include <trilith/ops/host/rotary.hpp>
+#include <trilith/ops/host/swiglu.hpp>
 #include <trilith/ops/host/transfer.hpp>

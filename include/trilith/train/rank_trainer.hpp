@@ -15,7 +15,6 @@
 
 #include <trilith/core/recorder.hpp>
 #include <trilith/core/tensor.hpp>
-#include <trilith/mask/split.hpp>
 #include <trilith/nn/microbatch.hpp>
 #include <trilith/nn/model_site.hpp>
 #include <trilith/nn/parameter.hpp>
@@ -32,26 +31,9 @@
 #include <trilith/schedule/slots.hpp>
 #include <trilith/train/batch.hpp>
 #include <trilith/train/trainer_options.hpp>
+#include <trilith/train/trainer_plan.hpp>
 
 namespace trilith::inline v0 {
-
-// What all ranks of a trainer agree on.
-template <class Model>
-struct TrainerPlan {
-  typename Model::Shape model;
-  ParallelShape parallel;
-  schedule::Pipeline pipeline;
-  std::vector<std::vector<schedule::Exchange>> exchanges;  // of each pipeline rank
-  std::vector<StageRange> stages;
-  TrainerOptions options;
-
-  // How each sequence is split over the context ranks. Throws where it cannot be.
-  using Split = SequenceSplit<typename Model::layer_config::attention::split>;
-  Split split() const { return {options.sequence, parallel.context, options.padding}; }
-
-  // Of a microbatch, on one rank.
-  TokenShape tokens() const { return {microbatch_size(options, parallel), split().rows()}; }
-};
 
 template <class Model, class Rank>
 class RankTrainer {

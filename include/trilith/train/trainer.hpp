@@ -36,6 +36,7 @@
 #include <trilith/train/rank_trainer.hpp>
 #include <trilith/train/safetensors_writer.hpp>
 #include <trilith/train/trainer_options.hpp>
+#include <trilith/train/trainer_plan.hpp>
 
 namespace trilith::inline v0 {
 

@@ -24,6 +24,13 @@ inline void add_bias_residual(Index width, const float* bias, const float* resid
   });
 }
 
+// y[i] = y[i] + x[i]
+inline void add(Index width, const float* x, float* y) {
+  simd::for_each_vector(width, [&](Index i, auto w) {
+    simd::store_first(y + i, simd::load_first(y + i, w) + simd::load_first(x + i, w), w);
+  });
+}
+
 }  // namespace detail
 
 // x += bias in every row, in place.
@@ -99,13 +106,8 @@ inline void bias_gradient(const Host::Stream& stream, Matrix<const float> dy, Ve
 
 // y += x
 inline void add(const Host::Stream& stream, Vector<const float> x, Vector<float> y) {
-  parallel::elements(stream, y.size(), [&](Index first, Index last) {
-    const float* const from = &x(first);
-    float* const to = &y(first);
-    simd::for_each_vector(last - first, [&](Index i, auto w) {
-      simd::store_first(to + i, simd::load_first(to + i, w) + simd::load_first(from + i, w), w);
-    });
-  });
+  parallel::elements(stream, y.size(),
+                     [&](Index first, Index last) { detail::add(last - first, &x(first), &y(first)); });
 }
 
 // y *= factor

@@ -7,12 +7,10 @@
 // the row, which is in the first-level cache by then: mean of x² minus mean² would cancel.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <vector>
 
-#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/ops/accumulate.hpp>
@@ -80,33 +78,25 @@ inline void layer_norm_backward(Index width, const LayerNormRow& row, float* dx,
   });
 }
 
-// Rows are taken in chunks whose number depends on the rows only. Each chunk sums its part of d_gamma and
-// d_beta in a scratch row of its own, and those are added up in order: the same bits for any number of
-// threads.
+// Each chunk of rows sums its part of d_gamma and d_beta in a scratch row of its own.
 inline void layer_norm_backward(const Host::Stream& stream, Matrix<const float> dy, Matrix<const float> x,
                                 Vector<const float> gamma, Vector<const float> mean, Vector<const float> rstd,
                                 const Matrix<const float>* d_residual, Matrix<float> dx,
                                 Vector<float> d_gamma, Vector<float> d_beta, Accumulate accumulate) {
-  const Index rows = x.extent(0);
   const Index width = x.extent(1);
-  const Index chunk = std::max<Index>(64, (rows + 63) / 64);
-  const Index chunks = ceil_divide(rows, chunk);
-  std::vector<float> scratch(static_cast<std::size_t>(chunks * 2 * width));
-  const Matrix<float> gamma_parts(scratch.data(), {chunks, width}, {2 * width, 1});
-  const Matrix<float> beta_parts(scratch.data() + width, {chunks, width}, {2 * width, 1});
+  const parallel::RowChunks chunks(x.extent(0));
+  std::vector<float> scratch(static_cast<std::size_t>(chunks.count * 2 * width));
+  const Matrix<float> gamma_parts(scratch.data(), {chunks.count, width}, {2 * width, 1});
+  const Matrix<float> beta_parts(scratch.data() + width, {chunks.count, width}, {2 * width, 1});
 
-  parallel::rows(stream, chunks, chunk * width, [&](Index first, Index last) {
-    for (Index part = first; part < last; ++part) {
-      for (Index row = part * chunk; row < std::min((part + 1) * chunk, rows); ++row) {
-        const LayerNormRow inputs{.dy = &dy(row, 0),
-                                  .x = &x(row, 0),
-                                  .gamma = gamma.data(),
-                                  .mean = mean(row),
-                                  .rstd = rstd(row),
-                                  .d_residual = d_residual == nullptr ? nullptr : &(*d_residual)(row, 0)};
-        layer_norm_backward(width, inputs, &dx(row, 0), &gamma_parts(part, 0), &beta_parts(part, 0));
-      }
-    }
+  parallel::chunked_rows(stream, chunks, width, [&](Index chunk, Index row) {
+    const LayerNormRow inputs{.dy = &dy(row, 0),
+                              .x = &x(row, 0),
+                              .gamma = gamma.data(),
+                              .mean = mean(row),
+                              .rstd = rstd(row),
+                              .d_residual = d_residual == nullptr ? nullptr : &(*d_residual)(row, 0)};
+    layer_norm_backward(width, inputs, &dx(row, 0), &gamma_parts(chunk, 0), &beta_parts(chunk, 0));
   });
   bias_gradient(stream, gamma_parts, d_gamma, accumulate);
   bias_gradient(stream, beta_parts, d_beta, accumulate);

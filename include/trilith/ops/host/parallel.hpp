@@ -29,6 +29,31 @@ inline void rows(const Host::Stream& stream, Index rows, Index columns, Body&& b
   stream.parallel_for(rows, grain(columns), body);
 }
 
+// Cuts rows into chunks, at most 64, whose number depends on the rows only. What each chunk sums in a place
+// of its own, added up in order, has the same bits for any number of threads.
+struct RowChunks {
+  Index rows;
+  Index size;
+  Index count;
+
+  explicit RowChunks(Index number_of_rows)
+      : rows(number_of_rows),
+        size(std::max<Index>(64, (number_of_rows + 63) / 64)),
+        count(ceil_divide(number_of_rows, size)) {}
+};
+
+// body(chunk, row) for every row of a (rows, columns) matrix; those of a chunk one after the other,
+// ascending.
+template <class Body>
+inline void chunked_rows(const Host::Stream& stream, const RowChunks& chunks, Index columns, Body&& body) {
+  rows(stream, chunks.count, chunks.size * columns, [&](Index first, Index last) {
+    for (Index chunk = first; chunk < last; ++chunk) {
+      const Index end = std::min((chunk + 1) * chunks.size, chunks.rows);
+      for (Index row = chunk * chunks.size; row < end; ++row) body(chunk, row);
+    }
+  });
+}
+
 // body(first, last) for parts of the columns of a (rows, columns) matrix; `first` is a multiple of lanes.
 template <class Body>
 inline void columns(const Host::Stream& stream, Index rows, Index columns, Body&& body) {
