@@ -8,6 +8,7 @@ a repository defined earlier under the same name takes their place. So call this
     trilith_repositories()
 """
 
+load("//bazel/system:cuda.bzl", "system_cuda")
 load("//bazel/system:mpi.bzl", "system_mpi")
 
 _RULES_CC_DEFS = """\
@@ -70,3 +71,4 @@ def trilith_repositories():
     _unless_defined(native.local_repository, name = "rules_java", path = "/usr/share/bazel/rules/java")
     _unless_defined(native.local_repository, name = "platforms", path = "/usr/share/bazel/tools/platforms")
     _unless_defined(system_mpi, name = "trilith_mpi")
+    _unless_defined(system_cuda, name = "trilith_cuda")

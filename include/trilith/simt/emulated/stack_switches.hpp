@@ -1,0 +1,47 @@
+// Tells AddressSanitizer which stack runs. Without that sanitizer it does nothing.
+#pragma once
+
+#include <cstddef>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define TRILITH_WITH_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TRILITH_WITH_ADDRESS_SANITIZER
+#endif
+#endif
+
+#if defined(TRILITH_WITH_ADDRESS_SANITIZER)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace trilith::inline v0::simt {
+
+// A stack, and what the sanitizer keeps of it while it does not run.
+struct NotedStack {
+  const void* low = nullptr;
+  std::size_t bytes = 0;
+  void* kept = nullptr;
+};
+
+#if defined(TRILITH_WITH_ADDRESS_SANITIZER)
+// The memory holds no frames, whatever it held before.
+inline void note_fresh(NotedStack& stack) {
+  stack.kept = nullptr;
+  __asan_unpoison_memory_region(stack.low, stack.bytes);
+}
+// Before a switch from a stack (nullptr: one that ends) to another, and after it on the other.
+inline void note_departure(NotedStack* from, const NotedStack& to) {
+  __sanitizer_start_switch_fiber(from != nullptr ? &from->kept : nullptr, to.low, to.bytes);
+}
+inline void note_arrival(const NotedStack& at, NotedStack& from) {
+  __sanitizer_finish_switch_fiber(at.kept, &from.low, &from.bytes);
+}
+#else
+inline void note_fresh(NotedStack&) {}
+inline void note_departure(NotedStack*, const NotedStack&) {}
+inline void note_arrival(const NotedStack&, NotedStack&) {}
+#endif
+
+}  // namespace trilith::inline v0::simt
