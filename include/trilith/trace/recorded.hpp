@@ -1,5 +1,5 @@
-// What a training step really did, as timelines: one for each pipeline of a trainer, so one for each pair of
-// tensor and data rank.
+// What a training step really did, as timelines: one for each pipeline of a trainer, so one for each
+// tensor, context and data rank.
 //
 //     trainer.record(true);
 //     trainer.step(batch);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -74,6 +75,33 @@ TEST(Vectors, CoverEveryElementOnce) {
     const auto larger = [](Floats a, Floats b) { return max(a, b); };
     EXPECT_EQ(max(fold_vectors(count, broadcast(0), larger, term)), static_cast<float>(count));
   }
+}
+
+// Relative up to 1/2, where 1 - 2 / (e^2|x| + 1) would cancel; absolute beyond, where the result is near 1.
+TEST(Tanh, KeepsItsStatedErrorAndItsLimits) {
+  double relative = 0;
+  double absolute = 0;
+  for (int i = 1; i <= 200'000; ++i) {
+    const float x = static_cast<float>(i) * 1e-4f;  // up to 20
+    for (const float signed_x : {x, -x}) {
+      const double expected = std::tanh(double{signed_x});
+      const double error = std::abs(double{tanh(broadcast(signed_x))[0]} - expected);
+      if (x < 0.5f) {
+        relative = std::max(relative, error / std::abs(expected));
+      } else {
+        absolute = std::max(absolute, error);
+      }
+    }
+  }
+  EXPECT_LE(relative, 2e-7);
+  EXPECT_LE(absolute, 1.5e-7);
+
+  const auto of = [](float x) { return tanh(broadcast(x))[0]; };
+  EXPECT_EQ(of(0), 0);
+  EXPECT_EQ(of(1e-30f), 1e-30f);
+  EXPECT_EQ(of(1e30f), 1);
+  EXPECT_EQ(of(-infinity), -1);
+  EXPECT_TRUE(std::isnan(of(nan)));
 }
 
 }  // namespace
