@@ -28,7 +28,7 @@ header_library = rule(
 def _include_path(header, folder):
     """The header as #include spells it, or None where only nvcc compiles it."""
     path = header.short_path
-    if path.endswith(".cuh") or path.endswith("/cuda.hpp") or "/cuda/" in path:
+    if path.endswith(".cuh"):
         return None
     if not path.startswith(folder + "/"):
         fail("%s: expected below %s/" % (path, folder))
