@@ -146,8 +146,8 @@ struct AttentionBackwardKeys {
 
       lane.wait_copies(simt::Pending<0>{});
       lane.barrier();  // nobody reads keys and values any more: gradients take their place
-      put_gradients(dv, 1, p.dv.head(batch, kv_head));
-      put_gradients(dk, p.scale, p.dk.head(batch, kv_head));
+      put(dv, 1, p.dv.head(batch, kv_head));
+      put(dk, p.scale, p.dk.head(batch, kv_head));
     }
 
     // Bounds of the tiles of queries that see a key of the block's.
@@ -280,16 +280,14 @@ struct AttentionBackwardKeys {
       }
     }
 
-    TRILITH_DEVICE void put_gradients(const GradientPart& values, float factor,
-                                      const StridedRows<G>& to) const {
+    TRILITH_DEVICE void put(const GradientPart& gradients, float factor, const StridedRows<G>& to) const {
       const GradientRows<G> rows{to, first_key + warp.row, warp.width_column, p.keys, p.dimension};
-      through_shared<per_store<G>>(lane, warp.room(lane, k.elements), values, factor, [&](int y, int x, auto& taken) {
-        if (!rows.has(y, x)) return;
-        if constexpr (std::is_same_v<G, float>) {
-          if (p.accumulate) rows.add(lane, to, y, x, taken);
-        }
-        rows.store(lane, y, x, taken);
-      });
+      const auto room = warp.room(lane, k);
+      room.put(lane, gradients, factor);
+      if constexpr (std::is_same_v<G, float>) {
+        if (p.accumulate) room.add(lane, rows);
+      }
+      room.store(lane, rows);
     }
   };
 };

@@ -126,7 +126,7 @@ struct AttentionBackwardQueries {
         }
       }
       lane.barrier();  // nobody reads queries any more: gradients take their place
-      p.last_hop ? put(dq, p.dq.head(batch, head)) : put(dq, p.carry.head(batch, head));
+      put(dq);
     }
 
     TRILITH_DEVICE static Columns stage_of(const simt::Shared<T>& stages, int turn) {
@@ -207,17 +207,20 @@ struct AttentionBackwardQueries {
       }
     }
 
-    // Stores scale · dq, with what earlier hops gave.
-    template <class G>
-    TRILITH_DEVICE void put(const GradientPart& dq, const StridedRows<G>& to) const {
-      const GradientRows<G> rows{to, first_query + warp.row, warp.width_column, p.queries, p.dimension};
-      const StridedRows<float> carry = p.carry.head(batch, head);
-      through_shared<per_store<G>>(lane, warp.room(lane, q.elements), dq, p.scale,
-                                   [&](int row, int column, auto& taken) {
-                                     if (!rows.has(row, column)) return;
-                                     if (!p.first_hop) rows.add(lane, carry, row, column, taken);
-                                     rows.store(lane, row, column, taken);
-                                   });
+    // scale · dq, with what earlier hops gave.
+    TRILITH_DEVICE void put(const GradientPart& dq) const {
+      const auto rows_of = [&](const auto& of) {
+        return GradientRows{of.head(batch, head), first_query + warp.row, warp.width_column, p.queries,
+                            p.dimension};
+      };
+      const auto room = warp.room(lane, q);
+      room.put(lane, dq, p.scale);
+      if (!p.first_hop) room.add(lane, rows_of(p.carry));
+      if (p.last_hop) {
+        room.store(lane, rows_of(p.dq));
+      } else {
+        room.store(lane, rows_of(p.carry));
+      }
     }
   };
 };

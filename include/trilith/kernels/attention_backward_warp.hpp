@@ -5,6 +5,7 @@
 #include <trilith/core/half.hpp>
 #include <trilith/kernels/accumulators.hpp>
 #include <trilith/kernels/attention_backward_tile.hpp>
+#include <trilith/kernels/gradient_store.hpp>
 #include <trilith/kernels/shared_tile.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
@@ -25,6 +26,7 @@ struct BackwardWarp {
   static constexpr int blocks = tile.warp_rows() / 16;
   using ScorePart = Accumulators<blocks, tile.warp_columns()>;
   using GradientPart = Accumulators<blocks, tile.warp_width()>;
+  using Room = GradientRoom<tile.warp_rows(), tile.warp_width()>;
 
   // Where the warp's parts begin.
   int row, score_column, width_column;
@@ -70,9 +72,9 @@ struct BackwardWarp {
   // The warp's room for its gradients in float: the two tiles of rows are as many bytes as those of all
   // warps. `rows` are the first of the two, and nobody reads them any more.
   template <simt::lane Lane>
-  TRILITH_DEVICE simt::Shared<float> room(const Lane& lane, const simt::Shared<T>& rows) const {
+  TRILITH_DEVICE Room room(const Lane& lane, const Rows& rows) const {
     constexpr int size = tile.warp_rows() * tile.warp_width();
-    return {reinterpret_cast<float*>(rows.data) + lane.warp() * size, size};
+    return {{reinterpret_cast<float*>(rows.elements.data) + lane.warp() * size, size}};
   }
 };
 
