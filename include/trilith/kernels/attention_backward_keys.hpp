@@ -120,11 +120,13 @@ struct AttentionBackwardKeys {
 
     TRILITH_DEVICE void run() {
       find_tiles();
-      copy_tile<threads>(lane, k, p.k.head(batch, kv_head), first_key, p.keys, p.dimension);
-      copy_tile<threads>(lane, v, p.v.head(batch, kv_head), first_key, p.keys, p.dimension);
       Step current = seek(0, first_tile);
-      fetch(current, 0);
-      put_statistics(statistics_of(current), 0);
+      if (current.head < p.group) {
+        copy_tile<threads>(lane, k, p.k.head(batch, kv_head), first_key, p.keys, p.dimension);
+        copy_tile<threads>(lane, v, p.v.head(batch, kv_head), first_key, p.keys, p.dimension);
+        fetch(current, 0);
+        put_statistics(statistics_of(current), 0);
+      }
 
       GradientPart dk, dv;
       dk.clear();
@@ -144,7 +146,6 @@ struct AttentionBackwardKeys {
         current = next;
       }
 
-      lane.wait_copies(simt::Pending<0>{});
       lane.barrier();  // nobody reads keys and values any more: gradients take their place
       put(dv, 1, p.dv.head(batch, kv_head));
       put(dk, p.scale, p.dk.head(batch, kv_head));

@@ -207,12 +207,13 @@ struct AttentionBackwardQueries {
       }
     }
 
+    template <class G>
+    TRILITH_DEVICE GradientRows<G> rows_of(const HeadTensor<G>& gradients) const {
+      return {gradients.head(batch, head), first_query + warp.row, warp.width_column, p.queries, p.dimension};
+    }
+
     // scale · dq, with what earlier hops gave.
     TRILITH_DEVICE void put(const GradientPart& dq) const {
-      const auto rows_of = [&](const auto& of) {
-        return GradientRows{of.head(batch, head), first_query + warp.row, warp.width_column, p.queries,
-                            p.dimension};
-      };
       const auto room = warp.room(lane, q);
       room.put(lane, dq, p.scale);
       if (!p.first_hop) room.add(lane, rows_of(p.carry));
