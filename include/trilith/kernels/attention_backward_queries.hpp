@@ -199,7 +199,7 @@ struct AttentionBackwardQueries {
           TRILITH_UNROLL
           for (int i = 0; i < 2; ++i) {
             const int of = key + 8 * n + i;
-            const bool visible = !masked || (first <= of && of < last);
+            const bool visible = !masked || ((first <= of) & (of < last));
             gradient.template operator()<capped>(lane, query, visible, x.x[half / 2][n][half % 2 * 2 + i],
                                                  y.x[half / 2][n][half % 2 * 2 + i]);
           }
