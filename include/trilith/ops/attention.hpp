@@ -2,7 +2,8 @@
 //
 // Attention goes over the keys of a query in one hop or in several, as blocks of keys arrive from other
 // ranks. Between hops a query's carry lies in memory, in float32 and not normalised, so that no error grows
-// with the number of hops; the last hop normalises it.
+// with the number of hops; the last hop normalises it. Backward, dq gathers over the hops in a float32 carry
+// of its shape, which the last hop rounds to dq; one hop needs none.
 #pragma once
 
 #include <cstdint>
