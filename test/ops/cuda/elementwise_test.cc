@@ -50,6 +50,41 @@ TYPED_TEST(Elementwise, AddBiasResidualAddsBothAndRoundsOnce) {
   }
 }
 
+// Each thread adds up to rows / 8 terms in float32, then 6 levels of a tree.
+TYPED_TEST(Elementwise, BiasGradientSumsTheRows) {
+  using T = TypeParam;
+  for (const Extent& extent : kernel_extents) {
+    for (const Index rows : {extent.rows, Index{300}}) {
+      SCOPED_TRACE(testing::Message() << rows << " rows of " << extent);
+      const auto dy = random_elements<T>({rows, extent.columns, extent.padding}, 1, 1, 0.5f);
+      const auto before = random_elements<float>(extent.columns, 2);
+      const auto sum = in_every_order([&](const EmulatedStream& s) {
+        Elements<float> db(extent.columns);
+        ops::bias_gradient(s, dy.matrix(), db.vector(), Accumulate::no);
+        return db;
+      });
+      const auto total = in_every_order([&](const EmulatedStream& s) {
+        auto db = before;
+        ops::bias_gradient(s, dy.matrix(), db.vector(), Accumulate::yes);
+        return db;
+      });
+      const auto expected = [&](Index, Index column) {
+        Near near{0, 0};
+        for (Index row = 0; row < rows; ++row) {
+          near.value += dy(row, column);
+          near.tolerance += 0x1p-24 * std::abs(dy(row, column)) * (static_cast<double>(rows) / 8 + 8);
+        }
+        return near;
+      };
+      expect_near(sum, expected);
+      expect_near(total, [&](Index row, Index column) {
+        const Near near = expected(row, column);
+        return Near{near.value + before[column], near.tolerance};
+      });
+    }
+  }
+}
+
 TYPED_TEST(Elementwise, OfVectorsOfAnyLengthAndPlace) {
   using T = TypeParam;
   for (const Index size : {1, 7, 8, 33, 100, 5000}) {
@@ -158,6 +193,8 @@ TYPED_TEST(Elementwise, MovesWholeSectors) {
   ops::fill(s, to.vector(), 2.0f);
   ops::copy(s, from.vector(), to.vector());
   ops::copy(s, heads(from.matrix(), 2, 64), heads(to.matrix(), 2, 64));
+  Elements<float> db(Index{768});
+  ops::bias_gradient(s, from.matrix(), db.vector(), Accumulate::yes);
   expect_coalesced(s);
 }
 

@@ -1,6 +1,8 @@
 // How operations hand views to kernels, and launch those that go element by element.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -8,9 +10,11 @@
 #include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/kernel_stream.hpp>
+#include <trilith/kernels/column_sums.hpp>
 #include <trilith/kernels/each.hpp>
 #include <trilith/kernels/each_head.hpp>
 #include <trilith/kernels/rows.hpp>
+#include <trilith/ops/accumulate.hpp>
 #include <trilith/simt/memory.hpp>
 
 namespace trilith::inline v0::ops::detail {
@@ -79,6 +83,21 @@ void launch_each_head(const S& stream, View<T, 4> shape, Index columns, bool ali
   stream.launch(kernels::EachHead<Operation, N>{}, share.grid(),
                 {share, static_cast<std::uint32_t>(shape.extent(1)), static_cast<std::uint32_t>(packs),
                  static_cast<std::uint32_t>(columns), operands});
+}
+
+// Sums of Terms over `rows`, for each column, N columns of a thread if `aligned`.
+template <class Terms, int N, kernel_stream S>
+void launch_column_sums(const S& stream, Index rows, bool aligned, const typename Terms::Params& terms,
+                        Accumulate accumulate, const std::array<Vector<float>, Terms::count>& sums) {
+  const Index columns = sums[0].size();
+  if (columns == 0) return;
+  if (N > 1 && (!aligned || columns % N != 0)) {
+    return launch_column_sums<Terms, 1>(stream, rows, true, terms, accumulate, sums);
+  }
+  using Kernel = kernels::ColumnSums<Terms, N>;
+  typename Kernel::Params params{rows, columns, accumulate == Accumulate::yes, terms, {}};
+  for (int i = 0; i < Terms::count; ++i) params.sums[i] = span_of(sums[i]);
+  stream.launch(Kernel{}, Kernel::grid(columns), params);
 }
 
 }  // namespace trilith::inline v0::ops::detail
