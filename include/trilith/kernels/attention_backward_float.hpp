@@ -6,12 +6,44 @@
 
 #include <trilith/core/device_code.hpp>
 #include <trilith/kernels/attention_float_tile.hpp>
+#include <trilith/kernels/block_reduce.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
 namespace trilith::inline v0::kernels {
+
+// delta = the row sums of d_out · out. Grid: tiles of queries, heads, batch.
+struct AttentionDeltaFloat : FloatAttention {
+  static constexpr const char* name = "attention_delta_float";
+  static constexpr int shared_bytes = 0;
+
+  struct Params {
+    HeadTensor<const float> out;    // (batch, queries, heads, dimension)
+    HeadTensor<const float> d_out;  // (batch, queries, heads, dimension)
+    PerQuery<float> delta;          // (batch, heads, queries)
+    int queries;
+    int dimension;
+  };
+
+  template <simt::lane Lane>
+  TRILITH_DEVICE void operator()(Lane& lane, const Params& p) const {
+    const StridedRows<const float> out = p.out.head(lane.block().z, lane.block().y);
+    const StridedRows<const float> d_out = p.d_out.head(lane.block().z, lane.block().y);
+    for (int r = 0; r < 4; ++r) {
+      const int query = lane.block().x * own + lane.warp() * 4 + r;
+      if (query >= p.queries) return;
+      float sum = 0;
+      for (int column = lane.index(); column < p.dimension; column += simt::warp_size) {
+        sum += lane.load(out.elements, query * out.stride + column) *
+               lane.load(d_out.elements, query * d_out.stride + column);
+      }
+      sum = warp_reduce(lane, sum, Sum{});
+      if (lane.index() == 0) lane.store(p.delta.head(lane.block().z, lane.block().y), query, sum);
+    }
+  }
+};
 
 // What the two kernels of the backward pass are given.
 struct AttentionBackwardFloatParams {

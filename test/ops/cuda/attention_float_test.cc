@@ -63,8 +63,8 @@ Results attend(const Emulated::Stream& stream, const Inputs& x, Index hops = 1) 
     attention(stream, heads_of(x.q, s.batch, s.dimension), keys_of(x.k), keys_of(x.v), x.settings(), ranges,
               hop, carry, heads_of(y.out, s.batch, s.dimension), per_query(y.lse, s));
   });
-  ops::attention_delta(stream.host(), heads_of(y.out, s.batch, s.dimension),
-                       heads_of(x.d_out, s.batch, s.dimension), per_query(y.delta, s));
+  attention_delta(stream, heads_of(y.out, s.batch, s.dimension), heads_of(x.d_out, s.batch, s.dimension),
+                  per_query(y.delta, s));
   each_hop([&](ops::Hop hop, const ops::KeyRanges& ranges, auto keys_of) {
     attention_backward(stream, heads_of(x.q, s.batch, s.dimension), keys_of(x.k), keys_of(x.v),
                        per_query(y.lse, s), per_query(y.delta, s), heads_of(x.d_out, s.batch, s.dimension),

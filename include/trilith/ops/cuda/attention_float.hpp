@@ -1,7 +1,9 @@
 // Attention in float32 on streams that run kernels; see ops/host/attention.hpp.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include <trilith/core/error.hpp>
 #include <trilith/core/rounding.hpp>
@@ -80,13 +82,27 @@ void attention(const S& stream, View<const float, 4> q, View<const float, 4> k, 
   attention(stream, q, k, v, settings, ranges, Hop{}, AttentionCarry{}, out, lse);
 }
 
-// One hop. dq gathers over the hops in the carry, or in itself where there is none.
+// delta = the row sums of d_out · out.
+template <kernel_stream S>
+void attention_delta(const S& stream, View<const float, 4> out, View<const float, 4> d_out,
+                     View<float, 3> delta) {
+  if (out.size() == 0) return;
+  stream.launch(kernels::AttentionDeltaFloat{},
+                detail::attention_grid(out.extent(1), out.extent(2), out.extent(0)),
+                {.out = detail::head_tensor(out),
+                 .d_out = detail::head_tensor(d_out),
+                 .delta = detail::per_query(delta),
+                 .queries = static_cast<int>(out.extent(1)),
+                 .dimension = static_cast<int>(out.extent(3))});
+}
+
+// One hop. dq gathers over the hops in the carry, or in itself where there is none. The room is for others.
 template <kernel_stream S>
 void attention_backward(const S& stream, View<const float, 4> q, View<const float, 4> k,
                         View<const float, 4> v, View<const float, 3> lse, View<const float, 3> delta,
                         View<const float, 4> d_out, const AttentionSettings& settings,
                         const KeyRanges& ranges, Hop hop, View<float, 4> dq_carry, View<float, 4> dq,
-                        View<float, 4> dk, View<float, 4> dv) {
+                        View<float, 4> dk, View<float, 4> dv, Vector<std::int32_t> /*room*/ = {}) {
   if (q.size() == 0) return;
   const View<float, 4> between = dq_carry.data() == nullptr ? dq : dq_carry;
   const kernels::AttentionBackwardFloatParams params{
