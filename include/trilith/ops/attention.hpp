@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 
 namespace trilith::inline v0::ops {
@@ -43,5 +44,11 @@ struct Hop {
   bool first = true;
   bool last = true;
 };
+
+// Integers that the backward pass of some devices works with.
+constexpr Index attention_backward_room(Index queries) {
+  constexpr Index least_tile = 32;
+  return 4 * ceil_divide(queries, least_tile);
+}
 
 }  // namespace trilith::inline v0::ops
