@@ -2,12 +2,14 @@
 // float.
 //
 // From float both round to nearest, ties to even, and any NaN becomes 0x7FFF, as PTX's cvt.rn does (PTX ISA,
-// "Data Movement and Conversion Instructions: cvt"). So the host's bits are the device's.
+// "Data Movement and Conversion Instructions: cvt"). So the host's bits are the device's, where conversions
+// are that instruction.
 #pragma once
 
 #include <bit>
 #include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 #include <trilith/core/device_code.hpp>
 
@@ -18,12 +20,26 @@ namespace detail {
 constexpr std::uint16_t canonical_nan = 0x7FFF;
 
 TRILITH_HOST_DEVICE constexpr std::uint16_t bfloat16_bits(float value) {
+#if defined(__CUDA_ARCH__)
+  if (!std::is_constant_evaluated()) {
+    std::uint16_t bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+  }
+#endif
   const auto x = std::bit_cast<std::uint32_t>(value);
   if ((x & 0x7FFFFFFFu) > 0x7F800000u) return canonical_nan;
   return static_cast<std::uint16_t>((x + 0x7FFFu + ((x >> 16) & 1u)) >> 16);
 }
 
 TRILITH_HOST_DEVICE constexpr std::uint16_t float16_bits(float value) {
+#if defined(__CUDA_ARCH__)
+  if (!std::is_constant_evaluated()) {
+    std::uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+  }
+#endif
   const auto x = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (x >> 16) & 0x8000u;
   const std::uint32_t magnitude = x & 0x7FFFFFFFu;
@@ -41,6 +57,13 @@ TRILITH_HOST_DEVICE constexpr std::uint16_t float16_bits(float value) {
 }
 
 TRILITH_HOST_DEVICE constexpr float float16_value(std::uint16_t bits) {
+#if defined(__CUDA_ARCH__)
+  if (!std::is_constant_evaluated()) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+  }
+#endif
   const std::uint32_t sign = (bits & 0x8000u) << 16;
   const std::uint32_t magnitude = bits & 0x7FFFu;
   if (magnitude >= 0x7C00u) return std::bit_cast<float>(sign | 0x7F800000u | (magnitude << 13));

@@ -14,6 +14,7 @@
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/half.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/kernels/accumulators.hpp>
 #include <trilith/kernels/attention_tile.hpp>
 #include <trilith/kernels/online_softmax.hpp>
 #include <trilith/kernels/shared_tile.hpp>
@@ -100,13 +101,20 @@ struct AttentionForward {
       const bool all = key >= seen_by_warp.all_first && key + tile.columns <= seen_by_warp.all_last;
       Scores scores;
       const KeyTile keys = begin_step(step);
-      if (some) multiply_keys(lane, queries, warp_row, keys, scores);
+      if (some) {
+        scores.clear();
+        multiply<tile.width>(
+            lane, scores, [&](int block, int at) { return load_a(lane, queries, warp_row + 16 * block, at); },
+            [&](int at, int column) { return load_b(lane, keys, at, column); });
+      }
       const KeyTile values = begin_step(step + 1);
       if (!some) continue;
       if (p.scale.cap > 0) cap_scores(lane, scores, p.scale);
       if (!all) hide(lane, p, first + warp_row, key, scores);
       softmax.take(lane, scores, p.scale.log2_unit, out);
-      multiply_values(lane, scores, values, out);
+      multiply<tile.columns>(
+          lane, out, [&](int block, int at) { return scores.template as_a<T>(block, at); },
+          [&](int at, int column) { return load_b_transposed(lane, values, at, column); });
     }
     lane.wait_copies(simt::Pending<0>{});
     lane.barrier();
@@ -126,50 +134,6 @@ struct AttentionForward {
   template <class Lane>
   static TRILITH_DEVICE TileRange range_of(Lane& lane, const Params& p, int first, int rows) {
     return tile_range(lane, p.ranges, first, rows < p.queries - first ? first + rows : p.queries);
-  }
-
-  // scores = q kᵀ
-  template <class Lane>
-  static TRILITH_DEVICE void multiply_keys(Lane& lane, const QueryTile& queries, int row, const KeyTile& keys,
-                                           Scores& scores) {
-    scores.clear();
-    TRILITH_UNROLL
-    for (int k = 0; k < tile.width; k += 16) {
-      simt::FragmentA<T> a[blocks];
-      TRILITH_UNROLL
-      for (int b = 0; b < blocks; ++b) a[b] = load_a(lane, queries, row + 16 * b, k);
-      TRILITH_UNROLL
-      for (int column = 0; column < tile.columns; column += 16) {
-        multiply(lane, scores, a, load_b(lane, keys, k, column), column);
-      }
-    }
-  }
-
-  // out += weights · v
-  template <class Lane>
-  static TRILITH_DEVICE void multiply_values(Lane& lane, const Scores& weights, const KeyTile& values,
-                                             Output& out) {
-    TRILITH_UNROLL
-    for (int key = 0; key < tile.columns; key += 16) {
-      simt::FragmentA<T> a[blocks];
-      TRILITH_UNROLL
-      for (int b = 0; b < blocks; ++b) a[b] = weights.template as_a<T>(b, key);
-      TRILITH_UNROLL
-      for (int column = 0; column < tile.width; column += 16) {
-        multiply(lane, out, a, load_b_transposed(lane, values, key, column), column);
-      }
-    }
-  }
-
-  // Columns `column` to `column` + 16 of d += a · b.
-  template <class Lane, class D>
-  static TRILITH_DEVICE void multiply(Lane& lane, D& d, const simt::FragmentA<T> (&a)[blocks],
-                                      const FragmentsB<T>& b, int column) {
-    TRILITH_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      TRILITH_UNROLL
-      for (int block = 0; block < blocks; ++block) lane.mma(d.x[block][column / 8 + i], a[block], b[i]);
-    }
   }
 
   // `query`: the warp's first.
@@ -233,7 +197,7 @@ struct AttentionForward {
       const bool mine = lane.index() % 4 == 0 && own < p.queries;
       if (p.last_hop) {
         const float inverse = sum > 0 ? 1 / sum : 0.0f;
-        out.for_row(row, [&](float& x) { x *= inverse; });
+        for_row(out, row, [&](float& x) { x *= inverse; });
         if (mine) lane.store(p.lse.head(batch, head), own, maximum + std::log(sum));
       } else if (mine) {
         lane.store(p.carry_maximum.head(batch, head), own, maximum);
@@ -241,13 +205,7 @@ struct AttentionForward {
       }
     }
     if (p.last_hop) {
-      TRILITH_UNROLL
-      for (int b = 0; b < blocks; ++b) {
-        TRILITH_UNROLL
-        for (int n = 0; n < tile.width / 8; ++n) {
-          store_accumulator(lane, queries, warp_row + 16 * b, 8 * n, out.x[b][n]);
-        }
-      }
+      out.store(lane, queries, warp_row, 0);
       lane.sync_warp();
       store_rows<warp_rows>(lane, queries, warp_row, p.out.head(batch, head), first + warp_row, p.queries,
                             p.dimension);

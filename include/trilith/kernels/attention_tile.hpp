@@ -18,14 +18,6 @@ struct AttentionTile {
   constexpr int shared_bytes() const { return 2 * width * (rows + stages * columns); }
 };
 
-// The least width that a dimension fits in, or 0.
-constexpr int attention_width(int dimension) {
-  for (const int width : {64, 128, 256}) {
-    if (dimension <= width) return width;
-  }
-  return 0;
-}
-
 // Tiles of the forward pass. A warp has 32 queries, so that a fragment of keys or values serves 4 mma, where
 // its 255 registers a lane hold their output, or 16. Two blocks share a multiprocessor, or one of 256 threads
 // has it, and the stages take what shared memory there is, 2 to 4 of them.

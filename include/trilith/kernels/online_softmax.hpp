@@ -9,51 +9,24 @@
 #include <limits>
 
 #include <trilith/core/device_code.hpp>
-#include <trilith/core/half.hpp>
+#include <trilith/kernels/accumulators.hpp>
 #include <trilith/kernels/soft_cap.hpp>
 #include <trilith/kernels/warp.hpp>
-#include <trilith/simt/fragment.hpp>
 #include <trilith/simt/lane.hpp>
 
 namespace trilith::inline v0::kernels {
 
 inline constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-// (Blocks × 16, Columns)
-template <int Blocks, int Columns>
-struct Accumulators {
-  static constexpr int blocks = Blocks;
-  static constexpr int columns = Columns;
-
-  simt::Accumulator x[Blocks][Columns / 8];
-
-  TRILITH_DEVICE void clear() {
-    TRILITH_UNROLL
-    for (int b = 0; b < Blocks; ++b) {
-      TRILITH_UNROLL
-      for (int n = 0; n < Columns / 8; ++n) x[b][n] = {};
-    }
+// Calls body(value) for what a lane has of a row.
+template <int Blocks, int Columns, class Body>
+TRILITH_DEVICE void for_row(Accumulators<Blocks, Columns>& values, int row, Body&& body) {
+  TRILITH_UNROLL
+  for (int n = 0; n < Columns / 8; ++n) {
+    body(values.x[row / 2][n][row % 2 * 2]);
+    body(values.x[row / 2][n][row % 2 * 2 + 1]);
   }
-
-  // Calls body(value) for what the lane has of a row.
-  template <class Body>
-  TRILITH_DEVICE void for_row(int row, Body&& body) {
-    TRILITH_UNROLL
-    for (int n = 0; n < Columns / 8; ++n) {
-      body(x[row / 2][n][row % 2 * 2]);
-      body(x[row / 2][n][row % 2 * 2 + 1]);
-    }
-  }
-
-  // Columns `column` to `column` + 16 of block b, rounded, as A of a product.
-  template <half T>
-  TRILITH_DEVICE simt::FragmentA<T> as_a(int b, int column) const {
-    const simt::Accumulator& low = x[b][column / 8];
-    const simt::Accumulator& high = x[b][column / 8 + 1];
-    return {pack_pair<T>(low[0], low[1]), pack_pair<T>(low[2], low[3]), pack_pair<T>(high[0], high[1]),
-            pack_pair<T>(high[2], high[3])};
-  }
-};
+}
 
 // Where in its warp's Blocks × 16 queries a lane's row lies.
 TRILITH_DEVICE constexpr int query_of_row(int lane, int row) {
@@ -65,7 +38,7 @@ template <simt::lane Lane, int Blocks, int Columns>
 TRILITH_DEVICE void cap_scores(Lane& lane, Accumulators<Blocks, Columns>& scores, const ScoreScale& scale) {
   TRILITH_UNROLL
   for (int row = 0; row < 2 * Blocks; ++row) {
-    scores.for_row(row, [&](float& score) { score = scale.cap * tanh(lane, score * scale.per_cap); });
+    for_row(scores, row, [&](float& score) { score = scale.cap * tanh(lane, score * scale.per_cap); });
   }
 }
 
@@ -112,15 +85,15 @@ struct OnlineSoftmax {
     TRILITH_UNROLL
     for (int row = 0; row < rows; ++row) {
       float most = maximum[row];
-      scores.for_row(row, [&](float score) { most = std::fmax(most, score); });
+      for_row(scores, row, [&](float score) { most = std::fmax(most, score); });
       most = quad_max(lane, most);
       const float base = most == minus_infinity ? 0.0f : most;  // e^(−∞ − 0) is 0, −∞ − (−∞) would be NaN
       const float rescale = lane.exp2((maximum[row] - base) * factor);
       maximum[row] = most;
-      out.for_row(row, [&](float& x) { x *= rescale; });
+      for_row(out, row, [&](float& x) { x *= rescale; });
       float total = sum[row] * rescale;
       const float shift = base * factor;
-      scores.for_row(row, [&](float& score) {
+      for_row(scores, row, [&](float& score) {
         score = lane.exp2(score * factor - shift);
         total += score;
       });

@@ -1,0 +1,111 @@
+// Sums over the rows of a matrix, column by column, in one pass and without memory for partial sums: a block
+// takes all rows of 32 columns. Its threads share out the rows and add their sums in a fixed order.
+//
+//   struct Terms {
+//     static constexpr const char* name = "sums";
+//     static constexpr int count = 2;     // of sums
+//     struct Params { … };
+//     // Adds the terms of columns column to column + N − 1 of a row to sums[0], sums[1].
+//     template <simt::lane Lane, int N>
+//     TRILITH_DEVICE void operator()(Lane&, Index row, Index column, const Params&, Floats<N>* sums) const;
+//   };
+#pragma once
+
+#include <trilith/core/device_code.hpp>
+#include <trilith/core/rounding.hpp>
+#include <trilith/core/tensor.hpp>
+#include <trilith/kernels/block_reduce.hpp>
+#include <trilith/kernels/floats.hpp>
+#include <trilith/kernels/rows.hpp>
+#include <trilith/simt/lane.hpp>
+#include <trilith/simt/memory.hpp>
+
+namespace trilith::inline v0::kernels {
+
+template <class Terms, int N>
+struct ColumnSums {
+  static constexpr const char* name = Terms::name;
+  static constexpr int threads = 256;
+  static constexpr int columns = 32;  // of a block: 64 bytes or more of a row, in one piece
+  static constexpr int warps = threads / simt::warp_size;
+  static constexpr int shared_bytes = Terms::count * warps * columns * static_cast<int>(sizeof(float));
+  struct Params {
+    Index rows;
+    Index columns;  // a multiple of N
+    bool accumulate;
+    typename Terms::Params terms;
+    simt::Global<float> sums[Terms::count];  // (columns), overwritten or added to
+  };
+
+  static constexpr simt::Dim3 grid(Index all_columns) {
+    return {.x = static_cast<int>(ceil_divide(all_columns, Index{columns}))};
+  }
+
+  template <simt::lane Lane>
+  TRILITH_DEVICE void operator()(Lane& lane, const Params& p) const {
+    constexpr int across = columns / N;  // threads that share a row
+    const Index first = Index{lane.block().x} * columns;
+    const int column = lane.thread() % across * N;
+    Floats<N> sums[Terms::count];
+    TRILITH_UNROLL
+    for (int i = 0; i < Terms::count; ++i) sums[i] = all_equal<N>(0.0f);
+    if (first + column < p.columns) {
+      for (Index row = lane.thread() / across; row < p.rows; row += threads / across) {
+        Terms{}(lane, row, first + column, p.terms, sums);
+      }
+    }
+
+    // (count, warps, columns)
+    const auto of_warps = lane.shared(simt::Array<float, Terms::count * warps * columns>{});
+    TRILITH_UNROLL
+    for (int i = 0; i < Terms::count; ++i) {
+      sums[i] = warp_reduce<across>(lane, sums[i], Sum{});
+      const int at = (i * warps + lane.warp()) * columns + column;
+      constexpr int width = N < 4 ? N : 4;
+      if (lane.index() < across) {
+        TRILITH_UNROLL
+        for (int part = 0; part < N; part += width) {
+          simt::Pack<float, width> pack;
+          TRILITH_UNROLL
+          for (int j = 0; j < width; ++j) pack[j] = sums[i][part + j];
+          lane.store(of_warps, at + part, pack);
+        }
+      }
+    }
+    lane.barrier();
+
+    const Index mine = first + lane.index();
+    if (lane.warp() < Terms::count && mine < p.columns) {
+      float sum = 0;
+      TRILITH_UNROLL
+      for (int warp = 0; warp < warps; ++warp) {
+        sum += lane.load(of_warps, (lane.warp() * warps + warp) * columns + lane.index());
+      }
+      // Not indexed by the warp, which would put the parameters in local memory.
+      TRILITH_UNROLL
+      for (int i = 0; i < Terms::count; ++i) {
+        if (lane.warp() != i) continue;
+        if (p.accumulate) sum += lane.load(p.sums[i], mine);
+        lane.store(p.sums[i], mine, sum);
+      }
+    }
+  }
+};
+
+// The sum of dy itself: the gradient of a bias.
+template <element T>
+struct BiasTerms {
+  static constexpr const char* name = "bias_gradient";
+  static constexpr int count = 1;
+  struct Params {
+    Rows<const T> dy;
+  };
+
+  template <simt::lane Lane, int N>
+  TRILITH_DEVICE void operator()(Lane& lane, Index row, Index column, const Params& p,
+                                 Floats<N>* sums) const {
+    sums[0] = sums[0] + load_floats<N>(lane, p.dy, row, column);
+  }
+};
+
+}  // namespace trilith::inline v0::kernels

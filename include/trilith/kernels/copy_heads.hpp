@@ -1,0 +1,28 @@
+// A copy of a (batch, rows, heads, dimension) tensor: an operation for EachHead.
+#pragma once
+
+#include <trilith/core/device_code.hpp>
+#include <trilith/kernels/each_head.hpp>
+#include <trilith/kernels/elementwise.hpp>
+#include <trilith/kernels/floats.hpp>
+#include <trilith/simt/lane.hpp>
+#include <trilith/simt/memory.hpp>
+
+namespace trilith::inline v0::kernels {
+
+// to = from
+template <element From, element To>
+struct CopyHeads {
+  static constexpr const char* name = "copy_heads";
+  struct Params {
+    Heads<const From> from;
+    Heads<To> to;
+  };
+
+  template <simt::lane Lane, int N>
+  TRILITH_DEVICE void operator()(Lane& lane, simt::Width<N>, const Place& place, const Params& p) const {
+    copy_elements<N>(lane, p.from.data, p.from.at(place), p.to.data, p.to.at(place));
+  }
+};
+
+}  // namespace trilith::inline v0::kernels
