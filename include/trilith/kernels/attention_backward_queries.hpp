@@ -24,7 +24,8 @@ namespace trilith::inline v0::kernels {
 template <half T, AttentionBackwardTile tile>
 struct AttentionBackwardQueries {
   static_assert(tile.stages == 1 || tile.stages == 2, "AttentionBackwardQueries: stages must be 1 or 2");
-  static_assert(tile.rows <= tile.threads(), "AttentionBackwardQueries: a thread must have one query at most");
+  static_assert(tile.rows <= tile.threads(),
+                "AttentionBackwardQueries: a thread must have one query at most");
 
   static constexpr const char* name = "attention_backward_queries";
   static constexpr int threads = tile.threads();

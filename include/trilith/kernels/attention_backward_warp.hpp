@@ -23,7 +23,7 @@ struct BackwardWarp {
 
   using Rows = SharedTile<T, tile.rows, tile.width>;
   using Columns = SharedTile<T, tile.columns, tile.width>;
-  using Scores = SharedTile<T, tile.rows, tile.columns < 64 ? 64 : tile.columns>;  // where exchanged
+  using Scores = SharedTile < T, tile.rows, tile.columns<64 ? 64 : tile.columns>;  // where exchanged
   static constexpr int blocks = tile.warp_rows() / 16;
   using ScorePart = Accumulators<blocks, tile.warp_columns()>;
   using GradientPart = Accumulators<blocks, tile.warp_width()>;

@@ -28,13 +28,6 @@ namespace trilith::inline v0::ops {
 
 namespace detail {
 
-// A block for each tile of rows of each head of x.
-template <class T>
-simt::Dim3 head_grid(View<T, 4> x, int rows) {
-  return {static_cast<int>(ceil_divide(x.extent(1), rows)), static_cast<int>(x.extent(2)),
-          static_cast<int>(x.extent(0))};
-}
-
 // The least tile of queries of any width.
 inline constexpr int least_query_tile = 32;
 
@@ -86,8 +79,7 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
       const int queries = static_cast<int>(q.extent(1));
       if (queries > 0) {
         const int tiles = ceil_divide(queries, tile.columns);
-        stream.launch(kernels::TileRanges{},
-                      {.x = ceil_divide(tiles, kernels::TileRanges::tiles_per_block)},
+        stream.launch(kernels::TileRanges{}, {.x = ceil_divide(tiles, kernels::TileRanges::tiles_per_block)},
                       {detail::key_ranges(ranges), detail::span_of(room), queries, tile.columns});
       }
       stream.launch(kernels::AttentionBackwardKeys<T, G, tile>{}, detail::head_grid(k, tile.rows),
