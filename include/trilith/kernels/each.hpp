@@ -60,7 +60,8 @@ TRILITH_DEVICE void for_each_item(Lane& lane, const Share& share, F f) {
   const Index row_step = Index{lane.grid().y} * rows_of_block;
   for (Index row = Index{lane.block().y} * rows_of_block + lane.thread() / share.along; row < share.rows;
        row += row_step) {
-    for (Index item = first + (lane.thread() & (share.along - 1)); item < last; item += share.along) f(row, item);
+    for (Index item = first + (lane.thread() & (share.along - 1)); item < last; item += share.along)
+      f(row, item);
   }
 }
 
