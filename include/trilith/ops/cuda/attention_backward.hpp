@@ -35,9 +35,6 @@ simt::Dim3 head_grid(View<T, 4> x, int rows) {
           static_cast<int>(x.extent(0))};
 }
 
-// The least tile of queries of any width.
-inline constexpr int least_query_tile = 32;
-
 }  // namespace detail
 
 template <kernel_stream S, class E>
@@ -55,11 +52,6 @@ void attention_delta(const S& stream, View<E, 4> out, View<const std::remove_con
                    .queries = static_cast<int>(out.extent(1)),
                    .dimension = static_cast<int>(out.extent(3))});
   });
-}
-
-// How many integers attention_backward needs to work with.
-inline Index attention_backward_room(Index queries) {
-  return 4 * ceil_divide(queries, detail::least_query_tile);
 }
 
 // One hop. dq gathers over the hops in dq_carry, which a hop that is both the first and the last leaves
@@ -86,8 +78,7 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
       const int queries = static_cast<int>(q.extent(1));
       if (queries > 0) {
         const int tiles = ceil_divide(queries, tile.columns);
-        stream.launch(kernels::TileRanges{},
-                      {.x = ceil_divide(tiles, kernels::TileRanges::tiles_per_block)},
+        stream.launch(kernels::TileRanges{}, {.x = ceil_divide(tiles, kernels::TileRanges::tiles_per_block)},
                       {detail::key_ranges(ranges), detail::span_of(room), queries, tile.columns});
       }
       stream.launch(kernels::AttentionBackwardKeys<T, G, tile>{}, detail::head_grid(k, tile.rows),
