@@ -125,7 +125,7 @@ void run(benchmark::State& state, const Case& c, int threads) {
       if (c.backward) {
         ops::attention_delta(stream, out, d_out, delta);
         ops::attention_backward(stream, part(qkv, 0), part(qkv, 1), part(qkv, 2), lse, delta, d_out, settings,
-                                ranges.view(), Accumulate::no, part(d_qkv, 0), part(d_qkv, 1),
+                                ranges.view(), ops::Hop{}, View<float, 4>(), part(d_qkv, 0), part(d_qkv, 1),
                                 part(d_qkv, 2));
       }
     });

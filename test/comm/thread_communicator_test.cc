@@ -23,7 +23,9 @@
 #include <gtest/gtest.h>
 
 #include <trilith/comm/thread_world.hpp>
+#include <trilith/core/half.hpp>
 #include <trilith/core/random.hpp>
+#include <trilith/device/host.hpp>
 
 namespace trilith {
 namespace {
@@ -83,6 +85,43 @@ TEST(ThreadCommunicator, AllReduceAddsInAscendingRank) {
       }
     });
   }
+}
+
+template <class T>
+class ThreadCommunicatorOfHalves : public testing::Test {};
+using Halves = testing::Types<BFloat16, Float16>;
+TYPED_TEST_SUITE(ThreadCommunicatorOfHalves, Halves);
+
+TYPED_TEST(ThreadCommunicatorOfHalves, SumsAreFloat32InAscendingRankAndRoundedOnce) {
+  using T = TypeParam;
+  constexpr int ranks = 5;
+  constexpr Index block = 20001;
+  const auto halves = [](int rank) {
+    std::vector<T> values;
+    for (const float x : random_values(block * ranks, rank, 2)) values.push_back(T(x));
+    return values;
+  };
+  std::vector<float> sums(block * ranks, 0.0f);
+  for (int r = 0; r < ranks; ++r) {
+    const std::vector<T> part = halves(r);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<float>(part[i]);
+  }
+
+  ThreadWorld world(ranks);
+  world.run([&](ThreadRank& self) {
+    const Host::Stream stream;
+    auto group = self.group("all", all_ranks(ranks));
+    std::vector<T> whole = halves(self.rank());
+    std::vector<T> mine(block);
+    const Vector<T> all(whole.data(), {block * ranks});
+    group.reduce_scatter(stream, Vector<const T>(all), Vector<T>(mine.data(), {block})).wait(stream);
+    group.all_reduce(stream, all).wait(stream);
+    for (Index i = 0; i < block; ++i) {
+      const auto at = static_cast<std::size_t>(self.rank() * block + i);
+      ASSERT_EQ(mine[static_cast<std::size_t>(i)].bits, T(sums[at]).bits) << i;
+      ASSERT_EQ(whole[at].bits, T(sums[at]).bits) << i;
+    }
+  });
 }
 
 TEST(ThreadCommunicator, AllReduceMaxKeepsInfinitiesAndNan) {

@@ -35,6 +35,13 @@ TEST(HostMemory, CountsWhatIsInUseAndItsPeak) {
   EXPECT_EQ(memory.peak_bytes(), 3 * page);
 }
 
+TEST(Host, IsMadeFromAPlace) {
+  EXPECT_EQ(Host::Stream(Place{.threads = 3}).threads(), 3);
+  Host::Memory memory(Place{.poison = true});
+  const Host::Allocation poisoned = memory.allocate(page);
+  EXPECT_TRUE(std::isnan(*reinterpret_cast<const float*>(poisoned.data())));
+}
+
 TEST(HostMemory, MovesItsAllocationsAndFreesThemOnce) {
   Host::Memory memory;
   Host::Allocation kept = memory.allocate(page);

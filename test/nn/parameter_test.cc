@@ -9,6 +9,7 @@
 
 #include <trilith/device/host.hpp>
 #include <trilith/nn/parameter.hpp>
+#include <trilith/ops/host.hpp>
 
 namespace trilith {
 namespace {
@@ -109,10 +110,10 @@ TEST(Partition, NeighbouringRanksHoldCopiesOfAPart) {
 
 TEST(Parameters, ThatAdjoinAreOneMatrixAndOthersBeginACacheLine) {
   Parameters<Host> parameters(0);
-  const Parameter& first = parameters.add({.name = "a", .shape = {5, 3}, .partition = {.extent = 15}});
-  const Parameter& second =
+  const Parameter<float>& first = parameters.add({.name = "a", .shape = {5, 3}, .partition = {.extent = 15}});
+  const Parameter<float>& second =
       parameters.add({.name = "b", .shape = {2, 3}, .partition = {.extent = 6}, .adjoins = true});
-  const Parameter& third = parameters.add({.name = "c", .shape = {1}, .partition = {.extent = 1}});
+  const Parameter<float>& third = parameters.add({.name = "c", .shape = {1}, .partition = {.extent = 1}});
   EXPECT_EQ(first.offset, 0);
   EXPECT_EQ(second.offset, 15);
   EXPECT_EQ(third.offset, 32);
@@ -152,13 +153,13 @@ TEST(Parameters, LieOneBehindTheOtherOnCacheLines) {
   Parameters<Host> parameters(0);
   parameters.add({.name = "a", .shape = {5}, .partition = {.extent = 5}});
   parameters.add({.name = "b", .shape = {3, 32}, .partition = {.outer = 3, .extent = 32, .parts = 2}});
-  const Parameter& c = parameters.add({.name = "c", .shape = {1}, .partition = {.extent = 1}});
+  const Parameter<float>& c = parameters.add({.name = "c", .shape = {1}, .partition = {.extent = 1}});
   Host::Memory memory;
   parameters.allocate(memory);
 
   EXPECT_EQ(parameters.size(), 16 + 48 + 16);
   EXPECT_EQ(c.offset, 64);
-  for (const Parameter& p : parameters) {
+  for (const Parameter<float>& p : parameters) {
     EXPECT_EQ(p.offset % 16, 0);
     EXPECT_EQ(p.value.size(), p.spec.partition.local_size());
     EXPECT_EQ(p.value.data(), parameters.values().data() + p.offset);
@@ -193,7 +194,7 @@ std::vector<std::vector<float>> initial_values(int ranks, std::uint64_t seed, in
     Host::Memory memory(true);
     Parameters<Host> parameters(rank);
     // `first`: built in another order, as on a stage that holds other layers.
-    std::vector<const Parameter*> built(specs(ranks).size());
+    std::vector<const Parameter<float>*> built(specs(ranks).size());
     for (std::size_t i = 0; i < built.size(); ++i) {
       const std::size_t which = (i + static_cast<std::size_t>(first)) % built.size();
       built[which] = &parameters.add(specs(ranks)[which]);
@@ -201,7 +202,7 @@ std::vector<std::vector<float>> initial_values(int ranks, std::uint64_t seed, in
     parameters.allocate(memory);
     parameters.initialize(Host::Stream(threads), seed);
     for (std::size_t which = 0; which < built.size(); ++which) {
-      const Parameter& p = *built[which];
+      const Parameter<float>& p = *built[which];
       if (rank == 0) whole.emplace_back(static_cast<std::size_t>(p.spec.partition.size()), -1.0f);
       std::vector<bool> held(static_cast<std::size_t>(p.spec.partition.local_size()), false);
       p.spec.partition.for_each_run(rank, [&](Index global, Index local, Index count) {

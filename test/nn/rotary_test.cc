@@ -7,6 +7,7 @@
 #include <trilith/device/host.hpp>
 #include <trilith/mask/split.hpp>
 #include <trilith/nn/rotary.hpp>
+#include <trilith/ops/host.hpp>
 
 namespace trilith {
 namespace {

@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <trilith/device/host.hpp>
 #include <trilith/optim/gradient_reducer.hpp>
 
 namespace trilith {

@@ -11,6 +11,7 @@
 
 #include <trilith/comm/thread_communicator.hpp>
 #include <trilith/core/random.hpp>
+#include <trilith/device/host.hpp>
 #include <trilith/nn/gpt.hpp>
 #include <trilith/nn/layer_config.hpp>
 #include <trilith/plan/stage_split.hpp>

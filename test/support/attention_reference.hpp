@@ -134,7 +134,7 @@ inline void backward(const Host::Stream& stream, const AttentionInputs& x, Atten
   ops::attention_backward(stream, heads_of(x.q, s.batch, s.dimension), heads_of(x.k, s.batch, s.dimension),
                           heads_of(x.v, s.batch, s.dimension), per_query(y.lse, s), per_query(y.delta, s),
                           heads_of(x.d_out, s.batch, s.dimension), x.settings(), OwnKeyRanges(s).view(),
-                          Accumulate::no, heads_of(y.dq, s.batch, s.dimension),
+                          ops::Hop{}, View<float, 4>(), heads_of(y.dq, s.batch, s.dimension),
                           heads_of(y.dk, s.batch, s.dimension), heads_of(y.dv, s.batch, s.dimension));
   ops::attention_sinks_backward(stream, per_query(y.lse, s), per_query(y.delta, s), x.settings(),
                                 Accumulate::no, y.d_sinks.vector());

@@ -12,7 +12,7 @@
 
 #include <trilith/core/named_shape.hpp>
 #include <trilith/core/tensor.hpp>
-#include <trilith/device/host.hpp>
+#include <trilith/device/device.hpp>
 #include <trilith/nn/parameter.hpp>
 
 namespace trilith::test {
@@ -20,13 +20,13 @@ namespace trilith::test {
 // By name, each in row-major order.
 using WholeTensors = std::map<std::string, std::vector<float>>;
 
-// All tensors of a model; `ranks` are the parameters of every rank, `part` is &Parameter::value or
-// &Parameter::gradient. Fails the test where ranks that hold the same elements (data ranks, tensor ranks that
-// hold the whole, the two stages of a tied table) differ in a bit, where an element is on no rank, and where
-// padding is not zero.
-inline WholeTensors gather(const std::vector<NamedShape>& tensors,
-                           const std::vector<const Parameters<Host>*>& ranks,
-                           Vector<float> Parameter::*part) {
+// All tensors of a model; `ranks` are the parameters of every rank, `part` is &Parameter<float>::value or
+// &Parameter<float>::gradient. Fails the test where ranks that hold the same elements (data ranks, tensor
+// ranks that hold the whole, the two stages of a tied table) differ in a bit, where an element is on no rank,
+// and where padding is not zero.
+template <device D, class T>
+WholeTensors gather(const std::vector<NamedShape>& tensors, const std::vector<const Parameters<D, T>*>& ranks,
+                    Vector<float> Parameter<T>::*part) {
   WholeTensors whole;
   std::map<std::string, std::vector<bool>> found;
   for (const auto& [name, shape] : tensors) {
@@ -37,7 +37,7 @@ inline WholeTensors gather(const std::vector<NamedShape>& tensors,
   }
 
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    for (const Parameter& p : *ranks[rank]) {
+    for (const Parameter<T>& p : *ranks[rank]) {
       const std::string& name = p.spec.name;
       const std::string where = name + " on rank " + std::to_string(rank);
       if (!whole.contains(name) || p.spec.partition.size() != static_cast<Index>(whole[name].size())) {

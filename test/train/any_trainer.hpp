@@ -111,11 +111,11 @@ class AnyTrainer {
   }
 
   // Whole tensors, checked as gather.hpp says.
-  WholeTensors weights() const { return whole(&Parameter::value); }
-  WholeTensors gradient_tensors() const { return whole(&Parameter::gradient); }
+  WholeTensors weights() const { return whole(&Parameter<float>::value); }
+  WholeTensors gradient_tensors() const { return whole(&Parameter<float>::gradient); }
 
  private:
-  WholeTensors whole(Vector<float> Parameter::*part) const {
+  WholeTensors whole(Vector<float> Parameter<float>::*part) const {
     std::vector<const Parameters<Host>*> all;
     for (int rank = 0; rank < ranks(); ++rank) all.push_back(&parameters(rank));
     return gather(tensors(), all, part);

@@ -170,7 +170,7 @@ class StoppedStep : public testing::Test {
 
 TEST_F(StoppedStep, AnEvaluationThatIsNotANumber) {
   const auto trainer = make_trainer(layout, shape, options_for(batch(), 2));
-  for (const Parameter& p : trainer->parameters(0)) {
+  for (const Parameter<float>& p : trainer->parameters(0)) {
     if (p.spec.name.ends_with("mlp.c_fc.weight")) p.value(3) = std::nanf("");
   }
   EXPECT_THAT(error_of([&] { trainer->evaluate({batch()}); }), HasSubstr("the loss of the evaluation is"));
@@ -186,6 +186,9 @@ TEST(Options, AreFiniteNumbersInTheirRange) {
   EXPECT_EQ(said([](TrainerOptions&) {}), "");
   EXPECT_THAT(said([&](TrainerOptions& o) { o.learning_rate.peak = nan; }), HasSubstr("the learning rate"));
   EXPECT_THAT(said([](TrainerOptions& o) { o.clip = -1; }), HasSubstr("clip"));
+  EXPECT_THAT(said([](TrainerOptions& o) { o.loss_scaling.initial = 1000; }), HasSubstr("powers of two"));
+  EXPECT_THAT(said([](TrainerOptions& o) { o.loss_scaling.least = 0; }), HasSubstr("powers of two"));
+  EXPECT_THAT(said([](TrainerOptions& o) { o.loss_scaling.window = 0; }), HasSubstr("a window of 0"));
   EXPECT_THAT(said([](TrainerOptions& o) { o.bucket = 0; }), HasSubstr("a gradient bucket of 0"));
   EXPECT_THAT(said([](TrainerOptions& o) { o.threads_per_rank = 100000; }), HasSubstr("100000 threads"));
   EXPECT_THAT(said([](TrainerOptions& o) { o.batch = Index{1} << 61; }), HasSubstr("neither may be above"));
@@ -228,7 +231,7 @@ TEST_F(StoppedStep, ANanInOneWeightOfOneRank) {
     trainer->step(batch());
     const auto place =
         std::find_if(trainer->parameters(rank).begin(), trainer->parameters(rank).end(),
-                     [](const Parameter& p) { return p.spec.name.ends_with("mlp.c_fc.weight"); });
+                     [](const Parameter<float>& p) { return p.spec.name.ends_with("mlp.c_fc.weight"); });
     const float sound = std::exchange(place->value(3), std::nanf(""));
     const auto start = std::chrono::steady_clock::now();
     EXPECT_THAT(error_of([&] { trainer->step(batch()); }), AllOf(HasSubstr("step 2"), HasSubstr("nan")));

@@ -10,6 +10,7 @@
 #include <trilith/core/config.hpp>
 #include <trilith/nn/gpt.hpp>
 #include <trilith/nn/llama.hpp>
+#include <trilith/ops/host.hpp>
 #include <trilith/schedule/gpipe.hpp>
 #include <trilith/schedule/one_f_one_b.hpp>
 #include <trilith/schedule/policy.hpp>

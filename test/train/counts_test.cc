@@ -147,7 +147,7 @@ TEST_P(Counts, TwoAllReducesForwardAndTwoBackwardPerLayerAndMicrobatch) {
 // The whole gradient buffer, but for the gap behind a tied table, which goes by itself.
 Index reduced_elements(const Parameters<Host>& parameters, const std::string& tied_table) {
   Index gap = 0;
-  for (const Parameter& p : parameters) {
+  for (const Parameter<float>& p : parameters) {
     if (p.spec.name == tied_table) gap = (16 - p.gradient.size() % 16) % 16;
   }
   return parameters.size() - gap;

@@ -124,7 +124,7 @@ TEST(Layers, ThatDoNotDivideAreEachOnOneStage) {
       const auto trainer = make_trainer(layout, shape, options_for(batch, 2));
       std::vector<std::string> norms;  // the first parameter of each layer
       for (int rank = 0; rank < pipeline; ++rank) {
-        for (const Parameter& p : trainer->parameters(rank)) {
+        for (const Parameter<float>& p : trainer->parameters(rank)) {
           if (p.spec.name.ends_with(".ln_1.weight")) norms.push_back(p.spec.name);
         }
       }

@@ -20,11 +20,11 @@ namespace {
 constexpr GptShape shape{.layers = 4, .hidden = 20, .heads = 4, .positions = 12, .vocabulary = 37};
 
 // The copies of the table on the ranks of this tensor rank, every data rank's first and last stage.
-std::vector<const Parameter*> copies(const AnyTrainer& trainer, const Layout& layout, int tensor) {
-  std::vector<const Parameter*> found;
+std::vector<const Parameter<float>*> copies(const AnyTrainer& trainer, const Layout& layout, int tensor) {
+  std::vector<const Parameter<float>*> found;
   for (int rank = 0; rank < trainer.ranks(); ++rank) {
     if (layout.shape().coordinate_of(rank).tensor != tensor) continue;
-    for (const Parameter& p : trainer.parameters(rank)) {
+    for (const Parameter<float>& p : trainer.parameters(rank)) {
       if (p.spec.name == "wte.weight") found.push_back(&p);
     }
   }
@@ -62,7 +62,7 @@ TEST_P(TiedEmbedding, GradientIsTheMeanOfFirstPlusLast) {
   trainer->gradients(batch);
   for (int tensor = 0; tensor < layout.tensor; ++tensor) {
     const auto tables = copies(*trainer, layout, tensor);
-    for (const Parameter* p : tables) EXPECT_TRUE(same_bits(p->gradient, tables[0]->gradient));
+    for (const Parameter<float>* p : tables) EXPECT_TRUE(same_bits(p->gradient, tables[0]->gradient));
   }
   const auto expected = reference::loss_and_gradients(shape, weights, batch).gradients;
   expect_close(Tensors<float>{{"wte.weight", trainer->gradient_tensors().at("wte.weight")}},
@@ -80,7 +80,8 @@ TEST_P(TiedEmbedding, CopiesDoNotDriftApart) {
     trainer->step(batch);
     for (int tensor = 0; tensor < layout.tensor; ++tensor) {
       const auto tables = copies(*trainer, layout, tensor);
-      for (const Parameter* p : tables) ASSERT_TRUE(same_bits(p->value, tables[0]->value)) << "step " << step;
+      for (const Parameter<float>* p : tables)
+        ASSERT_TRUE(same_bits(p->value, tables[0]->value)) << "step " << step;
     }
     batch = reference::random_batch(shape, 8, 11, 5 + step);
   }

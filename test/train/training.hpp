@@ -7,6 +7,7 @@
 #include <trilith/device/host.hpp>
 #include <trilith/nn/gpt.hpp>
 #include <trilith/nn/parameter.hpp>
+#include <trilith/ops/host.hpp>
 #include <trilith/train/trainer.hpp>
 #include <trilith/train/trainer_options.hpp>
 
@@ -43,8 +44,8 @@ Training train(const typename Trainer<Model, Layout>::Shape& shape, Index sequen
   }
   std::vector<const Parameters<Host>*> ranks;
   for (int rank = 0; rank < world.size(); ++rank) ranks.push_back(&trainer.rank(rank).parameters());
-  result.gradients = gather(T::Model::tensors(shape), ranks, &Parameter::gradient);
-  result.weights = gather(T::Model::tensors(shape), ranks, &Parameter::value);
+  result.gradients = gather(T::Model::tensors(shape), ranks, &Parameter<float>::gradient);
+  result.weights = gather(T::Model::tensors(shape), ranks, &Parameter<float>::value);
   return result;
 }
 

@@ -11,13 +11,12 @@
 //     attention.backward(stream, settings, {q, k, v}, out, lse, d_out, {dq, dk, dv}, room.first,
 //     room.second);
 //
-// Every rank of the group makes the same calls. A rank holds the rows that rows() gives, ascending; masks are
-// over positions of the whole sequence. Where rows are padded, what they hold is finite, and what comes out
-// for them is of no use.
+// Queries, keys and values are float, or the type of a fourth argument. Every rank of the group makes the
+// same calls. A rank holds the rows that rows() gives, ascending; masks are over positions of the whole
+// sequence. Where rows are padded, what they hold is finite, and what comes out for them is of no use.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <string>
 #include <type_traits>
@@ -50,30 +49,30 @@ struct AttentionShape {
   Padding padding = Padding::no;
 };
 
-template <class Policy, device D, communicator C>
+template <class Policy, device D, communicator C, class T = float>
 class ContextAttention {
  public:
   using stream = typename D::stream;
   using Split = typename Policy::split;
   using RingSplit = typename Policy::ring_split;
-  using Core = std::conditional_t<Policy::gathers, AllGatherAttention<D, C>, RingAttention<D, C>>;
+  using Core = std::conditional_t<Policy::gathers, AllGatherAttention<D, C, T>, RingAttention<D, C, T>>;
 
   // From forward to backward.
   struct Saved {
     typename Core::Saved core;
     // With heads exchanged for rows: (batch, U · rows, heads / U, dimension).
-    Projections<float> x = {};
-    View<float, 4> out = {};
+    Projections<T> x = {};
+    View<T, 4> out = {};
     View<float, 3> lse = {};  // (batch, heads / U, U · rows)
   };
 
   // Used within one call; may be shared by all that are not at work at once.
   struct Scratch {
     typename Core::Scratch core;
-    View<float, 3> delta;         // (batch, heads / U, U · rows)
-    Vector<float> messages = {};  // with heads exchanged for rows, as the following
-    View<float, 4> d_out = {};    // (batch, U · rows, heads / U, dimension)
-    Projections<float> dx = {};   // the same
+    View<float, 3> delta;             // (batch, heads / U, U · rows)
+    Vector<std::byte> messages = {};  // with heads exchanged for rows, as the following
+    View<T, 4> d_out = {};            // (batch, U · rows, heads / U, dimension)
+    Projections<T> dx = {};           // the same
   };
 
   // `group` and `memory` must outlive it. Throws where the shape cannot be split over the group.
@@ -111,8 +110,10 @@ class ContextAttention {
     Scratch scratch{.core = core_.scratch(arena, key_values(batch), shape_.heads / exchange_.ranks()),
                     .delta = per_query(arena, batch)};
     if (exchanges()) {
-      const Index row = (shape_.heads + 2 * shape_.kv_heads) * shape_.dimension;
-      scratch.messages = arena.take<float>(2 * batch * split_.rows() * std::max(row, out_row()));
+      const Index elements = (shape_.heads + 2 * shape_.kv_heads) * shape_.dimension;
+      constexpr Index size = sizeof(T);
+      const Index row = std::max(elements * size, shape_.heads * (shape_.dimension * size + float_size));
+      scratch.messages = arena.take<std::byte>(exchange_.scratch_bytes(batch * split_.rows() * row));
       scratch.d_out = heads_of(arena, batch, shape_.heads);
       scratch.dx = projections(arena, batch);
     }
@@ -121,27 +122,27 @@ class ContextAttention {
 
   // x and out: (batch, rows, heads or kv_heads, dimension); lse: (batch, heads, rows). settings.sinks: of all
   // heads.
-  void forward(const stream& s, const ops::AttentionSettings& settings, const Projections<const float>& x,
-               View<float, 4> out, View<float, 3> lse, const Saved& saved, const Scratch& scratch) const {
+  void forward(const stream& s, const ops::AttentionSettings& settings, const Projections<const T>& x,
+               View<T, 4> out, View<float, 3> lse, const Saved& saved, const Scratch& scratch) const {
     if (!exchanges()) return core_.forward(s, settings, x, out, lse, saved.core, scratch.core);
-    exchange_.to_heads(s, std::array{x.q, x.k, x.v}, std::array{saved.x.q, saved.x.k, saved.x.v},
-                       scratch.messages);
+    exchange_.to_heads(s, scratch.messages, Exchanged<T>{x.q, saved.x.q}, Exchanged<T>{x.k, saved.x.k},
+                       Exchanged<T>{x.v, saved.x.v});
     core_.forward(s, of_own_heads(settings), saved.x, saved.out, saved.lse, saved.core, scratch.core);
-    exchange_.to_rows(s, std::array<View<const float, 4>, 2>{saved.out, as_heads(saved.lse)},
-                      std::array{out, as_heads(lse)}, scratch.messages);
+    exchange_.to_rows(s, scratch.messages, Exchanged<T>{saved.out, out},
+                      Exchanged<float>{as_heads(saved.lse), as_heads(lse)});
   }
 
   // out and lse are those of forward, with its `saved`. dx is overwritten. Where there are sinks, d_sinks:
   // (heads) gets what this rank's queries give, overwritten or added to as `into_sinks` says: to be summed
   // over the group.
-  void backward(const stream& s, const ops::AttentionSettings& settings, const Projections<const float>& x,
-                View<const float, 4> out, View<const float, 3> lse, View<const float, 4> d_out,
-                const Projections<float>& dx, const Saved& saved, const Scratch& scratch,
+  void backward(const stream& s, const ops::AttentionSettings& settings, const Projections<const T>& x,
+                View<const T, 4> out, View<const float, 3> lse, View<const T, 4> d_out,
+                const Projections<T>& dx, const Saved& saved, const Scratch& scratch,
                 Vector<float> d_sinks = {}, Accumulate into_sinks = Accumulate::no) const {
     if (!exchanges()) {
       return backward_of_heads(s, settings, x, out, lse, d_out, dx, saved, scratch, d_sinks, into_sinks);
     }
-    exchange_.to_heads(s, std::array{d_out}, std::array{scratch.d_out}, scratch.messages);
+    exchange_.to_heads(s, scratch.messages, Exchanged<T>{d_out, scratch.d_out});
     const Index heads = shape_.heads / exchange_.ranks();
     Vector<float> own_sinks;
     if (settings.has_sinks()) {
@@ -150,8 +151,8 @@ class ContextAttention {
     }
     backward_of_heads(s, of_own_heads(settings), saved.x, saved.out, saved.lse, scratch.d_out, scratch.dx,
                       saved, scratch, own_sinks, Accumulate::yes);
-    exchange_.to_rows(s, std::array<View<const float, 4>, 3>{scratch.dx.q, scratch.dx.k, scratch.dx.v},
-                      std::array{dx.q, dx.k, dx.v}, scratch.messages);
+    exchange_.to_rows(s, scratch.messages, Exchanged<T>{scratch.dx.q, dx.q}, Exchanged<T>{scratch.dx.k, dx.k},
+                      Exchanged<T>{scratch.dx.v, dx.v});
   }
 
  private:
@@ -206,19 +207,16 @@ class ContextAttention {
   KeyValueShape key_values(Index batch) const {
     return {batch, core_rows(), shape_.kv_heads / exchange_.ranks(), shape_.dimension};
   }
-  View<float, 4> heads_of(Arena& arena, Index batch, Index heads) const {
-    return arena.take<float>(batch, core_rows(), heads / exchange_.ranks(), shape_.dimension);
+  View<T, 4> heads_of(Arena& arena, Index batch, Index heads) const {
+    return arena.take<T>(batch, core_rows(), heads / exchange_.ranks(), shape_.dimension);
   }
   View<float, 3> per_query(Arena& arena, Index batch) const {
     return arena.take<float>(batch, shape_.heads / exchange_.ranks(), core_rows());
   }
-  Projections<float> projections(Arena& arena, Index batch) const {
+  Projections<T> projections(Arena& arena, Index batch) const {
     return {heads_of(arena, batch, shape_.heads), heads_of(arena, batch, shape_.kv_heads),
             heads_of(arena, batch, shape_.kv_heads)};
   }
-
-  // Elements of a row of out and lse.
-  Index out_row() const { return shape_.heads * (shape_.dimension + 1); }
 
   // (batch, heads, rows) as (batch, rows, heads, 1).
   static View<float, 4> as_heads(View<float, 3> x) {
@@ -232,16 +230,17 @@ class ContextAttention {
   }
 
   void backward_of_heads(const stream& s, const ops::AttentionSettings& settings,
-                         const Projections<const float>& x, View<const float, 4> out,
-                         View<const float, 3> lse, View<const float, 4> d_out, const Projections<float>& dx,
-                         const Saved& saved, const Scratch& scratch, Vector<float> d_sinks,
-                         Accumulate into_sinks) const {
+                         const Projections<const T>& x, View<const T, 4> out, View<const float, 3> lse,
+                         View<const T, 4> d_out, const Projections<T>& dx, const Saved& saved,
+                         const Scratch& scratch, Vector<float> d_sinks, Accumulate into_sinks) const {
     attention_delta(s, out, d_out, scratch.delta);
     core_.backward(s, settings, x, lse, scratch.delta, d_out, dx, saved.core, scratch.core);
     if (settings.has_sinks()) {
       attention_sinks_backward(s, lse, scratch.delta, settings, into_sinks, d_sinks);
     }
   }
+
+  static constexpr Index float_size = sizeof(float);  // of lse
 
   AttentionShape shape_;
   SequenceSplit<Split> split_;

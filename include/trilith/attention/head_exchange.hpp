@@ -3,16 +3,22 @@
 // messages.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <span>
 #include <vector>
 
 #include <trilith/comm/communicator.hpp>
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/device.hpp>
 
 namespace trilith::inline v0 {
+
+// A tensor to exchange, and where it arrives.
+template <class T>
+struct Exchanged {
+  View<const T, 4> from;
+  View<T, 4> to;
+};
 
 template <device D, communicator C>
 class HeadExchange {
@@ -26,80 +32,76 @@ class HeadExchange {
   int ranks() const { return ranks_; }
   int place() const { return place_; }
 
-  // x: (batch, rows, heads, dimension) of this rank; y: (batch, ranks · rows, heads / ranks, dimension), the
-  // rows in order of rank. Several tensors travel in one message. scratch: twice as many elements as all x.
-  template <std::size_t Count>
-  void to_heads(const stream& s, const std::array<View<const float, 4>, Count>& x,
-                const std::array<View<float, 4>, Count>& y, Vector<float> scratch) const {
+  // Bytes that an exchange of tensors of these bytes, on one rank, takes of `scratch`.
+  Index scratch_bytes(Index tensors) const { return 2 * (tensors + ranks_ * alignment); }
+
+  // from: (batch, rows, heads, dimension) of this rank; to: (batch, ranks · rows, heads / ranks, dimension),
+  // the rows in order of rank. Several tensors travel in one message, one behind the other: the bytes of
+  // those before must be a multiple of a tensor's element.
+  template <class... T>
+  void to_heads(const stream& s, Vector<std::byte> scratch, const Exchanged<T>&... tensors) const {
     all_to_all(
-        s, scratch,
-        [&](int peer, std::size_t i) {
-          const Index heads = x[i].extent(2) / ranks_;
-          return x[i].slice(2, peer * heads, heads);
-        },
-        [&](int peer, std::size_t i) {
-          const Index rows = y[i].extent(1) / ranks_;
-          return y[i].slice(1, peer * rows, rows);
-        },
-        Count);
+        s, scratch, [&](auto x, int peer) { return heads_of(x, peer); },
+        [&](auto x, int peer) { return rows_of(x, peer); }, tensors...);
   }
 
   // The way back.
-  template <std::size_t Count>
-  void to_rows(const stream& s, const std::array<View<const float, 4>, Count>& y,
-               const std::array<View<float, 4>, Count>& x, Vector<float> scratch) const {
+  template <class... T>
+  void to_rows(const stream& s, Vector<std::byte> scratch, const Exchanged<T>&... tensors) const {
     all_to_all(
-        s, scratch,
-        [&](int peer, std::size_t i) {
-          const Index rows = y[i].extent(1) / ranks_;
-          return y[i].slice(1, peer * rows, rows);
-        },
-        [&](int peer, std::size_t i) {
-          const Index heads = x[i].extent(2) / ranks_;
-          return x[i].slice(2, peer * heads, heads);
-        },
-        Count);
+        s, scratch, [&](auto x, int peer) { return rows_of(x, peer); },
+        [&](auto x, int peer) { return heads_of(x, peer); }, tensors...);
   }
 
  private:
-  // leaving(peer, i): what of tensor i goes to a rank; arriving(peer, i): where what comes from it goes.
-  template <class Leaving, class Arriving>
-  void all_to_all(const stream& s, Vector<float> scratch, Leaving&& leaving, Arriving&& arriving,
-                  std::size_t count) const {
-    Index block = 0;
-    for (std::size_t i = 0; i < count; ++i) block += leaving(0, i).size();
-    const Vector<float> sent = scratch.slice(0, 0, ranks_ * block);
-    const Vector<float> received = scratch.slice(0, ranks_ * block, ranks_ * block);
-    const auto piece = [&](Vector<float> all, int peer, Index offset, View<const float, 4> like) {
-      return View<float, 4>(all.data() + peer * block + offset, like.extents());
-    };
+  static constexpr Index alignment = 16;  // of each rank's part of the scratch
+
+  template <class T>
+  View<T, 4> heads_of(View<T, 4> x, int peer) const {
+    const Index heads = x.extent(2) / ranks_;
+    return x.slice(2, peer * heads, heads);
+  }
+  template <class T>
+  View<T, 4> rows_of(View<T, 4> x, int peer) const {
+    const Index rows = x.extent(1) / ranks_;
+    return x.slice(1, peer * rows, rows);
+  }
+
+  // leaving(from, peer): what of a tensor goes to a rank; arriving(to, peer): where what comes from it goes.
+  template <class Leaving, class Arriving, class... T>
+  void all_to_all(const stream& s, Vector<std::byte> scratch, Leaving&& leaving, Arriving&& arriving,
+                  const Exchanged<T>&... tensors) const {
+    const Index bytes = (0 + ... + (leaving(tensors.from, 0).size() * static_cast<Index>(sizeof(T))));
+    const Index step = round_up(bytes, alignment);
+    const auto sent = [&](int peer) { return scratch.slice(0, peer * step, bytes); };
+    const auto received = [&](int peer) { return scratch.slice(0, (ranks_ + peer) * step, bytes); };
 
     std::vector<Message> messages;
     for (int peer = 0; peer < ranks_; ++peer) {
-      Index offset = 0;
-      for (std::size_t i = 0; i < count; ++i) {
-        const View<const float, 4> part = leaving(peer, i);
-        if (peer == place_) {
-          copy(s, part, arriving(peer, i));
-        } else {
-          copy(s, part, piece(sent, peer, offset, part));
-        }
-        offset += part.size();
+      if (peer == place_) {
+        (copy(s, leaving(tensors.from, peer), arriving(tensors.to, peer)), ...);
+        continue;
       }
-      if (peer == place_) continue;
-      messages.push_back(Message::send(first_ + peer, sent.slice(0, peer * block, block)));
-      messages.push_back(Message::receive(first_ + peer, received.slice(0, peer * block, block)));
+      std::byte* place = sent(peer).data();
+      (copy(s, leaving(tensors.from, peer), piece<T>(place, leaving(tensors.from, peer))), ...);
+      messages.push_back(Message::send(first_ + peer, sent(peer)));
+      messages.push_back(Message::receive(first_ + peer, received(peer)));
     }
     group_->exchange(s, messages).wait(s);
     for (int peer = 0; peer < ranks_; ++peer) {
       if (peer == place_) continue;
-      Index offset = 0;
-      for (std::size_t i = 0; i < count; ++i) {
-        const View<float, 4> part = arriving(peer, i);
-        copy(s, View<const float, 4>(piece(received, peer, offset, part)), part);
-        offset += part.size();
-      }
+      std::byte* place = received(peer).data();
+      (copy(s, View<const T, 4>(piece<T>(place, arriving(tensors.to, peer))), arriving(tensors.to, peer)),
+       ...);
     }
+  }
+
+  // Of a message, from `place` on, which moves behind it: a tensor's part, without gaps.
+  template <class T>
+  static View<T, 4> piece(std::byte*& place, View<const T, 4> like) {
+    const View<T, 4> piece(reinterpret_cast<T*>(place), like.extents());
+    place += like.size() * static_cast<Index>(sizeof(T));
+    return piece;
   }
 
   C* group_;

@@ -14,8 +14,12 @@ struct KeyValueShape {
 
   Index elements() const { return 2 * batch * rows * heads * dimension; }
 
-  View<float, 4> keys(Vector<float> block) const { return {block.data(), {batch, rows, heads, dimension}}; }
-  View<float, 4> values(Vector<float> block) const {
+  template <class T>
+  View<T, 4> keys(Vector<T> block) const {
+    return {block.data(), {batch, rows, heads, dimension}};
+  }
+  template <class T>
+  View<T, 4> values(Vector<T> block) const {
     return {block.data() + elements() / 2, {batch, rows, heads, dimension}};
   }
 };

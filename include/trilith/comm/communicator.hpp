@@ -7,6 +7,8 @@
 // gives their ranks in the world. All members call the same collectives in the same order.
 //
 // Sums are taken in ascending rank, whatever the algorithm, so results repeat bit for bit.
+//
+// A communicator's `stream` is a base of the streams that it works with, or the one itself.
 #pragma once
 
 #include <concepts>

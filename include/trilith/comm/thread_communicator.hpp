@@ -1,11 +1,14 @@
 // The communicator among ranks that are threads of one process: the embedded default.
 //
-// Buffers are read and written where they lie; nothing is staged. Each collective is cut into slices that
-// whichever members wait carry out together (see thread_hub.hpp).
+// Buffers are read and written where they lie; nothing is staged. So it serves the devices whose memory this
+// program can touch and whose work is done when a call returns. Each collective is cut into slices that
+// whichever members wait carry out together (see thread_hub.hpp). Sums of 16-bit elements are made in float32
+// and rounded once.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,9 +23,10 @@
 #include <trilith/comm/ledger.hpp>
 #include <trilith/comm/thread_hub.hpp>
 #include <trilith/core/error.hpp>
+#include <trilith/core/half.hpp>
 #include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
-#include <trilith/device/host.hpp>
+#include <trilith/device/device.hpp>
 
 namespace trilith::inline v0 {
 
@@ -42,7 +46,7 @@ class [[nodiscard]] ThreadHandle {
   }
 
   // Returns when the operation is done; at once when it has been waited for, or there is none.
-  void wait(const Host::Stream& /*stream*/) {
+  void wait(const ops::ImmediateStream& /*stream*/) {
     for (const auto& operation : operations_) hub_->finish(*operation, rank_);
     operations_.clear();
   }
@@ -57,7 +61,7 @@ class [[nodiscard]] ThreadHandle {
 
 class ThreadCommunicator {
  public:
-  using stream = Host::Stream;
+  using stream = ops::ImmediateStream;
   using handle = ThreadHandle;
 
   // Used by ThreadRank::group. `rank` is the rank of the world, one of `members`.
@@ -232,19 +236,29 @@ class ThreadCommunicator {
   template <class T, class Op>
   static void reduce_range(const Parts& parts, Index offset, Index first, Index last, std::size_t to_first,
                            std::size_t to_last) {
+    using Total = std::conditional_t<half<T>, float, T>;
     constexpr Index block = 2048;  // stays in the first-level cache
-    alignas(64) T total[block];
+    alignas(64) Total total[block];
     for (Index begin = first; begin < last; begin += block) {
       const Index length = std::min(block, last - begin);
       const T* x = static_cast<const T*>(parts[0].in) + offset + begin;
-      for (Index i = 0; i < length; ++i) total[i] = x[i];
+      for (Index i = 0; i < length; ++i) total[i] = static_cast<Total>(x[i]);
       for (std::size_t member = 1; member < parts.size(); ++member) {
         x = static_cast<const T*>(parts[member].in) + offset + begin;
-        for (Index i = 0; i < length; ++i) total[i] = Op::apply(total[i], x[i]);
+        for (Index i = 0; i < length; ++i) total[i] = Op::apply(total[i], static_cast<Total>(x[i]));
       }
       for (std::size_t k = to_first; k < to_last; ++k) {
-        std::memcpy(static_cast<T*>(parts[k].out) + begin, total, length * sizeof(T));
+        write_rounded(total, length, static_cast<T*>(parts[k].out) + begin);
       }
+    }
+  }
+
+  template <class Total, class T>
+  static void write_rounded(const Total* total, Index count, T* to) {
+    if constexpr (std::same_as<Total, T>) {
+      std::memcpy(to, total, count * sizeof(T));
+    } else {
+      for (Index i = 0; i < count; ++i) to[i] = T(total[i]);
     }
   }
 

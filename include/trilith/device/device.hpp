@@ -19,12 +19,26 @@ namespace ops {
 // of the stream's device, even one declared later.
 struct Stream {};
 
+// The base of those streams whose work is done when a call returns, on memory that this program can touch.
+struct ImmediateStream : Stream {};
+
 }  // namespace ops
+
+// Where a rank computes: what its stream and its memory are made from.
+struct Place {
+  int rank = 0;         // of the world
+  int threads = 1;      // of its work on this machine's cores
+  bool poison = false;  // fill new memory with NaN, so that a read before a write shows
+};
 
 template <class D>
 concept device = std::derived_from<typename D::stream, ops::Stream> &&
+    std::constructible_from<typename D::stream, const Place&> &&
+    std::constructible_from<typename D::memory, const Place&> &&
     requires(typename D::stream& stream, typename D::memory& memory, std::size_t bytes, std::int64_t* time) {
   D::name;
+  // whether it computes with elements of this type (core/precision.hpp)
+  { D::template computes_with<float> } -> std::convertible_to<bool>;
   stream.synchronize();
   stream.stamp(time);
   { memory.allocate(bytes) } -> std::same_as<typename D::allocation>;

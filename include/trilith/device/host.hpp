@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -35,12 +36,15 @@ struct Host {
   using allocation = Allocation;
 
   static constexpr const char* name = "Host";
+  template <class Element>
+  static constexpr bool computes_with = std::same_as<Element, float>;
 };
 
 // Where the work of one rank is done: this thread and, in parallel loops, threads() − 1 helpers.
-class Host::Stream : public ops::Stream {
+class Host::Stream : public ops::ImmediateStream {
  public:
   explicit Stream(int threads = 1) : threads_(std::max(threads, 1)) {}
+  explicit Stream(const Place& place) : Stream(place.threads) {}
 
   int threads() const { return threads_; }
 
@@ -81,6 +85,7 @@ class Host::Memory {
  public:
   // `poison` fills what is allocated with NaN, so that a read before a write shows.
   explicit Memory(bool poison = false) : poison_(poison) {}
+  explicit Memory(const Place& place) : Memory(place.poison) {}
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 

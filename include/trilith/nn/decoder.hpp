@@ -22,7 +22,6 @@
 #include <trilith/nn/self_attention.hpp>
 #include <trilith/nn/vocabulary.hpp>
 #include <trilith/ops/accumulate.hpp>
-#include <trilith/ops/host.hpp>
 #include <trilith/parallel/stage_range.hpp>
 
 namespace trilith::inline v0 {
@@ -41,26 +40,27 @@ class Decoder {
  public:
   using layer_config = L;
   using stream = typename L::stream;
+  using element = typename L::element;
   using Norm = typename Block::Norm;
   using Context = typename SelfAttention<L>::Context;
 
   struct Activations {
-    Matrix<float> input;  // (rows, hidden): embedded tokens, or what the stage before sent; a boundary()
+    Matrix<element> input;  // (rows, hidden): embedded tokens, or what the stage before sent; a boundary()
     std::vector<typename Block::Activations> blocks;
     typename Norm::Statistics statistics;
-    Matrix<float> normed;  // (rows, hidden)
+    Matrix<element> normed;  // (rows, hidden)
     typename VocabularyParallelHead<L>::Activations head;
   };
 
   struct Gradients {
-    Matrix<float> output;  // (rows, hidden): of the last block's output, from the head or the next stage; a
-                           // boundary()
+    Matrix<element> output;  // (rows, hidden): of the last block's output, from the head or the next stage; a
+                             // boundary()
     std::vector<typename Block::Gradients> blocks;
   };
 
   struct Scratch {
     typename Block::Scratch block;
-    Matrix<float> d_normed;  // (rows, hidden)
+    Matrix<element> d_normed;  // (rows, hidden)
   };
 
   Decoder(const Decoder&) = delete;  // its blocks refer to it
@@ -68,8 +68,8 @@ class Decoder {
 
   // What passes from stage to stage, in either direction. Those of a microbatch come and go at other times
   // than its activations and gradients, so whoever plans the memory puts them in.
-  Matrix<float> boundary(Arena& arena, const TokenShape& tokens) const {
-    return arena.take<float>(tokens.rows(), shape_.hidden);
+  Matrix<element> boundary(Arena& arena, const TokenShape& tokens) const {
+    return arena.take<element>(tokens.rows(), shape_.hidden);
   }
 
   Activations activations(Arena& arena, const TokenShape& tokens) const;
@@ -80,7 +80,7 @@ class Decoder {
 
   Scratch scratch(Arena& arena, const TokenShape& tokens) const {
     return {.block = blocks_.front().scratch(arena, tokens),
-            .d_normed = arena.take<float>(tokens.rows(), shape_.hidden)};
+            .d_normed = arena.take<element>(tokens.rows(), shape_.hidden)};
   }
 
   // Once the parameters have memory.
@@ -90,7 +90,7 @@ class Decoder {
   void forward(const stream& s, const Microbatch& microbatch, const Activations& a,
                const Scratch& scratch) const;
 
-  Matrix<float> output(const Activations& a) const { return a.blocks.back().output; }
+  Matrix<element> output(const Activations& a) const { return a.blocks.back().output; }
 
   // On the last stage, after forward: total(0) = the sum of the losses of the microbatch's valid tokens.
   void loss(const stream& s, const Microbatch& microbatch, const Activations& a, Vector<double> total) const {
@@ -130,21 +130,23 @@ class Decoder {
     backward_embedding(s, microbatch, g, accumulate, final);
   }
 
-  Matrix<float> input_gradient(const Gradients& g) const { return g.blocks.front().input; }
+  Matrix<element> input_gradient(const Gradients& g) const { return g.blocks.front().input; }
 
   // The table of a tied embedding and head, where this stage holds one: the first and the last stage do.
-  const Parameter* tied() const { return tied_ ? table_ : nullptr; }
+  const ParameterOf<L>* tied() const { return tied_ ? table_ : nullptr; }
 
   // Where one rank holds the first stage and the last, adds the head's gradient of a tied table to the
   // embedding's. Otherwise the two ranks' gradients are to be summed by the caller.
   void combine_tied(const stream& s) const {
-    if (tied_ && stage_.last && !table_->spec.is_copy) add(s, d_head_, table_->gradient);
+    if (tied_ && stage_.last && !table_->spec.is_copy) {
+      add(s, Vector<const float>(d_head_), table_->gradient);
+    }
   }
 
   // The logits of row `row` that this rank holds, those of tokens first, first + 1, …; after forward.
   struct Logits {
     Index first;
-    Vector<const float> values;
+    Vector<const element> values;
   };
   Logits logits(const Activations& a, Index row) const {
     const VocabularyPart& part = head_->part();
@@ -166,7 +168,7 @@ class Decoder {
 
   // Before all else: the embedding's table where this stage has the embedding, and where it has a head tied
   // to that.
-  void add_table(Parameters<typename L::device_type>& parameters, const std::string& name, bool tied) {
+  void add_table(ParametersOf<L>& parameters, const std::string& name, bool tied) {
     tied_ = tied;
     if (!stage_.first && !(tied && stage_.last)) return;
     ParameterSpec table = embedding_table<L>(name, shape_.vocabulary, shape_.hidden, deviation);
@@ -190,7 +192,7 @@ class Decoder {
   DecoderShape shape_;
   StageRange stage_;
   Context attention_;
-  const Parameter* table_ = nullptr;  // of the embedding, and of a tied head
+  const ParameterOf<L>* table_ = nullptr;  // of the embedding, and of a tied head
   std::optional<Embedding> embedding_;
   std::vector<Block> blocks_;
   std::optional<Norm> norm_;
@@ -233,17 +235,17 @@ class Decoder {
     final(embedding_offset_, blocks_.front().first_offset());
   }
 
-  Matrix<const float> block_input(const Activations& a, std::size_t i) const {
+  Matrix<const element> block_input(const Activations& a, std::size_t i) const {
     return i == 0 ? a.input : a.blocks[i - 1].output;
   }
-  Matrix<const float> d_block_output(const Gradients& g, std::size_t i) const {
+  Matrix<const element> d_block_output(const Gradients& g, std::size_t i) const {
     return i + 1 < blocks_.size() ? g.blocks[i + 1].input : g.output;
   }
 
   bool tied_ = false;
   Index embedding_offset_ = 0;  // where the embedding's gradients begin that are final with the first block's
   std::optional<VocabularyParallelHead<L>> head_;
-  const Parameter* head_table_ = nullptr;
+  const ParameterOf<L>* head_table_ = nullptr;
   Index last_offset_ = 0;
   typename L::device_type::allocation d_head_memory_;
   Vector<float> d_head_;  // the head's gradient of its table
@@ -268,7 +270,7 @@ typename Decoder<L, Embedding, Block>::Activations Decoder<L, Embedding, Block>:
   for (const Block& block : blocks_) a.blocks.push_back(block.activations(arena, tokens));
   if (stage_.last) {
     a.statistics = Norm::statistics(arena, tokens.rows());
-    a.normed = arena.take<float>(tokens.rows(), shape_.hidden);
+    a.normed = arena.take<element>(tokens.rows(), shape_.hidden);
     a.head = head_->activations(arena, tokens.rows());
   }
   return a;
@@ -285,7 +287,7 @@ typename Decoder<L, Embedding, Block>::Gradients Decoder<L, Embedding, Block>::g
     }
     // A block reads the input gradient of the one after it while it writes its own.
     g.blocks.push_back(g.blocks[0]);
-    if (i == 1) g.blocks[1].input = arena.take<float>(tokens.rows(), shape_.hidden);
+    if (i == 1) g.blocks[1].input = arena.take<element>(tokens.rows(), shape_.hidden);
     if (i > 1) g.blocks[i].input = g.blocks[i - 2].input;
   }
   return g;

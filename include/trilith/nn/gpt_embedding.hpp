@@ -13,7 +13,6 @@
 #include <trilith/nn/row_positions.hpp>
 #include <trilith/nn/vocabulary.hpp>
 #include <trilith/ops/accumulate.hpp>
-#include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
 
@@ -21,12 +20,13 @@ template <class L>
 class GptEmbedding {
  public:
   using stream = typename L::stream;
+  using element = typename L::element;
 
   // `table`: of the tokens. `rows`: of a sequence on this rank. `deviation`: of the positions' initial
   // values.
   template <class Split>
-  GptEmbedding(const Parameter& table, const GptShape& shape, float deviation, const LocalRows<Split>& rows,
-               const ModelSite<L>& site)
+  GptEmbedding(const ParameterOf<L>& table, const GptShape& shape, float deviation,
+               const LocalRows<Split>& rows, const ModelSite<L>& site)
       : positions_count_(shape.positions),
         hidden_(shape.hidden),
         tokens_(table, shape.vocabulary, shape.hidden, site.tensor_group),
@@ -39,12 +39,12 @@ class GptEmbedding {
         position_of_row_(rows, site.sequence, site.memory, site.stream) {}
 
   // y: (rows, hidden)
-  void forward(const stream& s, Vector<const std::int32_t> tokens, Matrix<float> y) const {
+  void forward(const stream& s, Vector<const std::int32_t> tokens, Matrix<element> y) const {
     tokens_.forward(s, tokens, y);
     add_positions(s, positions_->matrix(positions_count_, hidden_), position_of_row_.view(), y);
   }
 
-  void backward_weight(const stream& s, Vector<const std::int32_t> tokens, Matrix<const float> dy,
+  void backward_weight(const stream& s, Vector<const std::int32_t> tokens, Matrix<const element> dy,
                        Accumulate accumulate) const {
     tokens_.backward_weight(s, tokens, dy, accumulate);
     positions_backward(s, dy, position_of_row_.view(), positions_->gradient_matrix(positions_count_, hidden_),
@@ -55,7 +55,7 @@ class GptEmbedding {
   Index positions_count_;
   Index hidden_;
   VocabularyParallelEmbedding<L> tokens_;
-  const Parameter* positions_;
+  const ParameterOf<L>* positions_;
   RowPositions<typename L::device_type> position_of_row_;
 };
 

@@ -2,6 +2,7 @@
 // schedule have the same LayerConfig, so their layers are compiled once.
 #pragma once
 
+#include <concepts>
 #include <type_traits>
 
 #include <trilith/attention/policy.hpp>
@@ -20,12 +21,19 @@ struct LayerConfig {
                 "Parallelism<TP, PP, DP, CP>; write Attention<Ring, Zigzag>, say, to split it");
   static_assert(AttentionPolicy::fits(CP) || std::is_same_v<typename AttentionPolicy::kind, Local>,
                 "Attention<Hybrid<U>>: CP must be a multiple of U in Parallelism<TP, PP, DP, CP>");
+  static_assert(D::template computes_with<typename PrecisionPolicy::format::element>,
+                "Precision<Format>: the layout's device does not compute in this format; Device<Host> takes "
+                "Precision<F32>, devices that run kernels take Precision<Bf16> and Precision<F16> too");
+  static_assert(std::derived_from<typename D::stream, typename C::stream>,
+                "LayerConfig: the communicators of the trainer's world do not work with streams of the "
+                "layout's device; ThreadWorld is for devices whose memory this program can touch");
 
   static constexpr int tensor_ranks = TP;
   static constexpr int context_ranks = CP;
   using attention = AttentionPolicy;
   using device_type = D;
   using precision = PrecisionPolicy;
+  using element = typename PrecisionPolicy::format::element;  // of activations, and of weights in use
   using communicator = C;
   using stream = typename D::stream;
   using memory = typename D::memory;
@@ -40,7 +48,7 @@ using LayerConfigOf = LayerConfig<Config::template policy<ParallelismCategory>::
                                   typename Config::template policy<PrecisionCategory>, C>;
 
 // A LayerConfig written by hand, for layers without a trainer.
-template <int TP, device D, communicator C>
-using Layers = LayerConfig<TP, 1, Attention<Local>, D, Precision<F32>, C>;
+template <int TP, device D, communicator C, class PrecisionPolicy = Precision<F32>>
+using Layers = LayerConfig<TP, 1, Attention<Local>, D, PrecisionPolicy, C>;
 
 }  // namespace trilith::inline v0

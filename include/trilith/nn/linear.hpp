@@ -18,7 +18,6 @@
 #include <trilith/nn/parameter.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/gemm.hpp>
-#include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
 
@@ -44,26 +43,29 @@ struct ColumnOutput {
 namespace detail {
 
 // The three products of a linear with the rank's part of its weight, whatever its layout.
-template <class Stream>
+template <class L>
 struct LinearProducts {
+  using stream = typename L::stream;
+  using element = typename L::element;
+
   Index in;   // of this rank, as the next
   Index out;  //
   WeightLayout layout;
-  const Parameter* weight;  // the first one, where several adjoin
+  const ParameterOf<L>* weight;  // the first one, where several adjoin
 
   // Transposed where the weight is not (in, out).
   ops::Transpose as_in_out() const { return transpose(layout == WeightLayout::out_in); }
   ops::Transpose as_out_in() const { return transpose(layout == WeightLayout::in_out); }
 
-  void forward(const Stream& s, Matrix<const float> x, Matrix<float> y) const {
-    gemm(s, ops::Transpose::no, x, as_in_out(), matrix(weight->value), y);
+  void forward(const stream& s, Matrix<const element> x, Matrix<element> y) const {
+    gemm(s, ops::Transpose::no, x, as_in_out(), matrix(Vector<const element>(weight->weight)), y);
   }
 
-  void backward_input(const Stream& s, Matrix<const float> dy, Matrix<float> dx) const {
-    gemm(s, ops::Transpose::no, dy, as_out_in(), matrix(weight->value), dx);
+  void backward_input(const stream& s, Matrix<const element> dy, Matrix<element> dx) const {
+    gemm(s, ops::Transpose::no, dy, as_out_in(), matrix(Vector<const element>(weight->weight)), dx);
   }
 
-  void backward_weight(const Stream& s, Matrix<const float> x, Matrix<const float> dy,
+  void backward_weight(const stream& s, Matrix<const element> x, Matrix<const element> dy,
                        Accumulate accumulate) const {
     const Matrix<float> gradient = matrix(weight->gradient);
     if (layout == WeightLayout::in_out) {
@@ -75,7 +77,8 @@ struct LinearProducts {
 
  private:
   static ops::Transpose transpose(bool yes) { return yes ? ops::Transpose::yes : ops::Transpose::no; }
-  Matrix<float> matrix(Vector<float> first) const {
+  template <class T>
+  Matrix<T> matrix(Vector<T> first) const {
     if (layout == WeightLayout::in_out) return {first.data(), {in, out}};
     return {first.data(), {out, in}};
   }
@@ -86,8 +89,9 @@ inline std::vector<Index> weight_extents(const LinearShape& shape) {
   return {shape.out, shape.in};
 }
 
-inline Vector<const float> value_or_empty(const Parameter* bias) {
-  return bias == nullptr ? Vector<const float>() : bias->value;
+template <class T>
+Vector<const T> weight_or_empty(const Parameter<T>* bias) {
+  return bias == nullptr ? Vector<const T>() : bias->weight;
 }
 
 }  // namespace detail
@@ -96,9 +100,10 @@ template <class L>
 class ColumnParallelLinear {
  public:
   using stream = typename L::stream;
+  using element = typename L::element;
 
-  ColumnParallelLinear(Parameters<typename L::device_type>& parameters, const std::string& name,
-                       const LinearShape& shape, typename L::communicator& tensor_group)
+  ColumnParallelLinear(ParametersOf<L>& parameters, const std::string& name, const LinearShape& shape,
+                       typename L::communicator& tensor_group)
       : tensor_group_(&tensor_group),
         products_{.in = shape.in,
                   .out = local_outputs(name, shape),
@@ -114,8 +119,7 @@ class ColumnParallelLinear {
   // Of several outputs, whose rows lie side by side: (rows, Σ out / TP). Their weights, each (out, in) and
   // split for itself, are one matrix in memory, so they take one product, and their input's gradient one
   // all-reduce. Without biases.
-  ColumnParallelLinear(Parameters<typename L::device_type>& parameters,
-                       const std::vector<ColumnOutput>& outputs, Index in,
+  ColumnParallelLinear(ParametersOf<L>& parameters, const std::vector<ColumnOutput>& outputs, Index in,
                        typename L::communicator& tensor_group)
       : tensor_group_(&tensor_group),
         products_{.in = in, .out = 0, .layout = WeightLayout::out_in, .weight = nullptr} {
@@ -123,7 +127,7 @@ class ColumnParallelLinear {
       const LinearShape shape{.in = in, .out = output.out, .layout = WeightLayout::out_in, .has_bias = false};
       ParameterSpec spec = weight(output.name, shape, output.copies);
       spec.adjoins = products_.weight != nullptr;
-      const Parameter& added = parameters.add(spec);
+      const ParameterOf<L>& added = parameters.add(spec);
       if (products_.weight == nullptr) products_.weight = &added;
       products_.out += local_outputs(output.name, shape, output.copies);
     }
@@ -131,23 +135,25 @@ class ColumnParallelLinear {
 
   Index out() const { return products_.out; }  // of this rank
 
-  void forward(const stream& s, Matrix<const float> x,  // (rows, in)
-               Matrix<float> y) const {                 // (rows, out / TP)
+  void forward(const stream& s, Matrix<const element> x,  // (rows, in)
+               Matrix<element> y) const {                 // (rows, out / TP)
     product(s, x, y);
     if (bias_ != nullptr) add_bias(s, bias(), y);
   }
 
   // Without the bias, for callers that add it where it meets the next operation.
-  void product(const stream& s, Matrix<const float> x, Matrix<float> y) const { products_.forward(s, x, y); }
-  Vector<const float> bias() const { return detail::value_or_empty(bias_); }
+  void product(const stream& s, Matrix<const element> x, Matrix<element> y) const {
+    products_.forward(s, x, y);
+  }
+  Vector<const element> bias() const { return detail::weight_or_empty(bias_); }
 
-  void backward_input(const stream& s, Matrix<const float> dy,  // (rows, out / TP)
-                      Matrix<float> dx) const {                 // (rows, in)
+  void backward_input(const stream& s, Matrix<const element> dy,  // (rows, out / TP)
+                      Matrix<element> dx) const {                 // (rows, in)
     products_.backward_input(s, dy, dx);
     if constexpr (L::tensor_ranks > 1) tensor_group_->all_reduce(s, flat(dx)).wait(s);
   }
 
-  void backward_weight(const stream& s, Matrix<const float> x, Matrix<const float> dy,
+  void backward_weight(const stream& s, Matrix<const element> x, Matrix<const element> dy,
                        Accumulate accumulate) const {
     products_.backward_weight(s, x, dy, accumulate);
     if (bias_ != nullptr) bias_gradient(s, dy, bias_->gradient, accumulate);
@@ -177,17 +183,18 @@ class ColumnParallelLinear {
   }
 
   typename L::communicator* tensor_group_;
-  detail::LinearProducts<stream> products_;
-  const Parameter* bias_ = nullptr;
+  detail::LinearProducts<L> products_;
+  const ParameterOf<L>* bias_ = nullptr;
 };
 
 template <class L>
 class RowParallelLinear {
  public:
   using stream = typename L::stream;
+  using element = typename L::element;
 
-  RowParallelLinear(Parameters<typename L::device_type>& parameters, const std::string& name,
-                    const LinearShape& shape, typename L::communicator& tensor_group)
+  RowParallelLinear(ParametersOf<L>& parameters, const std::string& name, const LinearShape& shape,
+                    typename L::communicator& tensor_group)
       : tensor_group_(&tensor_group),
         products_{.in = local_inputs(name, shape),
                   .out = shape.out,
@@ -200,25 +207,25 @@ class RowParallelLinear {
 
   Index in() const { return products_.in; }  // of this rank
 
-  void forward(const stream& s, Matrix<const float> x,  // (rows, in / TP)
-               Matrix<float> y) const {                 // (rows, out)
+  void forward(const stream& s, Matrix<const element> x,  // (rows, in / TP)
+               Matrix<element> y) const {                 // (rows, out)
     product(s, x, y);
     if (bias_ != nullptr) add_bias(s, bias(), y);
   }
 
   // Without the bias, which is added once, after the ranks' partial sums.
-  void product(const stream& s, Matrix<const float> x, Matrix<float> y) const {
+  void product(const stream& s, Matrix<const element> x, Matrix<element> y) const {
     products_.forward(s, x, y);
     if constexpr (L::tensor_ranks > 1) tensor_group_->all_reduce(s, flat(y)).wait(s);
   }
-  Vector<const float> bias() const { return detail::value_or_empty(bias_); }
+  Vector<const element> bias() const { return detail::weight_or_empty(bias_); }
 
-  void backward_input(const stream& s, Matrix<const float> dy,  // (rows, out)
-                      Matrix<float> dx) const {                 // (rows, in / TP)
+  void backward_input(const stream& s, Matrix<const element> dy,  // (rows, out)
+                      Matrix<element> dx) const {                 // (rows, in / TP)
     products_.backward_input(s, dy, dx);
   }
 
-  void backward_weight(const stream& s, Matrix<const float> x, Matrix<const float> dy,
+  void backward_weight(const stream& s, Matrix<const element> x, Matrix<const element> dy,
                        Accumulate accumulate) const {
     products_.backward_weight(s, x, dy, accumulate);
     if (bias_ != nullptr) bias_gradient(s, dy, bias_->gradient, accumulate);
@@ -247,8 +254,8 @@ class RowParallelLinear {
   }
 
   typename L::communicator* tensor_group_;
-  detail::LinearProducts<stream> products_;
-  const Parameter* bias_ = nullptr;
+  detail::LinearProducts<L> products_;
+  const ParameterOf<L>* bias_ = nullptr;
 };
 
 }  // namespace trilith::inline v0

@@ -14,7 +14,6 @@
 #include <trilith/nn/layer_config.hpp>
 #include <trilith/nn/linear.hpp>
 #include <trilith/ops/accumulate.hpp>
-#include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
 
@@ -23,10 +22,11 @@ template <class L>
 class GeluMlp {
  public:
   using stream = typename L::stream;
+  using element = typename L::element;
 
   struct Activations {
-    Matrix<float> up;         // (rows, feed_forward / TP): before the GELU
-    Matrix<float> activated;  // (rows, feed_forward / TP): after it
+    Matrix<element> up;         // (rows, feed_forward / TP): before the GELU
+    Matrix<element> activated;  // (rows, feed_forward / TP): after it
   };
 
   // In the order in which their parameters lie.
@@ -38,29 +38,29 @@ class GeluMlp {
   explicit GeluMlp(Linears linears) : linears_(std::move(linears)) {}
 
   Activations activations(Arena& arena, Index rows) const {
-    return {.up = gradient(arena, rows), .activated = arena.take<float>(rows, linears_.down.in())};
+    return {.up = gradient(arena, rows), .activated = arena.take<element>(rows, linears_.down.in())};
   }
-  Matrix<float> gradient(Arena& arena, Index rows) const {
-    return arena.take<float>(rows, linears_.up.out());
+  Matrix<element> gradient(Arena& arena, Index rows) const {
+    return arena.take<element>(rows, linears_.up.out());
   }
 
-  void forward(const stream& s, Matrix<const float> x,  // (rows, hidden)
-               Matrix<const float> residual, const Activations& a, Matrix<float> y) const {
+  void forward(const stream& s, Matrix<const element> x,  // (rows, hidden)
+               Matrix<const element> residual, const Activations& a, Matrix<element> y) const {
     linears_.up.product(s, x, a.up);
     add_bias_gelu(s, linears_.up.bias(), a.up, a.activated);
     linears_.down.product(s, a.activated, y);
     add_bias_residual(s, linears_.down.bias(), residual, y);
   }
 
-  void backward_input(const stream& s, Matrix<const float> dy, const Activations& a, Matrix<float> d_up,
-                      Matrix<float> dx) const {
+  void backward_input(const stream& s, Matrix<const element> dy, const Activations& a, Matrix<element> d_up,
+                      Matrix<element> dx) const {
     linears_.down.backward_input(s, dy, d_up);
     gelu_backward(s, a.up, d_up);
     linears_.up.backward_input(s, d_up, dx);
   }
 
-  void backward_weight(const stream& s, Matrix<const float> x, const Activations& a, Matrix<const float> dy,
-                       Matrix<const float> d_up, Accumulate accumulate) const {
+  void backward_weight(const stream& s, Matrix<const element> x, const Activations& a,
+                       Matrix<const element> dy, Matrix<const element> d_up, Accumulate accumulate) const {
     linears_.down.backward_weight(s, a.activated, dy, accumulate);
     linears_.up.backward_weight(s, x, d_up, accumulate);
   }
@@ -74,10 +74,11 @@ template <class L>
 class SwigluMlp {
  public:
   using stream = typename L::stream;
+  using element = typename L::element;
 
   struct Activations {
-    Matrix<float> gate_up;    // (rows, 2 · feed_forward / TP): gates, then what they let through
-    Matrix<float> activated;  // (rows, feed_forward / TP)
+    Matrix<element> gate_up;    // (rows, 2 · feed_forward / TP): gates, then what they let through
+    Matrix<element> activated;  // (rows, feed_forward / TP)
   };
 
   // In the order in which their parameters lie. gate_up: a linear of two outputs.
@@ -89,14 +90,14 @@ class SwigluMlp {
   explicit SwigluMlp(Linears linears) : linears_(std::move(linears)) {}
 
   Activations activations(Arena& arena, Index rows) const {
-    return {.gate_up = gradient(arena, rows), .activated = arena.take<float>(rows, linears_.down.in())};
+    return {.gate_up = gradient(arena, rows), .activated = arena.take<element>(rows, linears_.down.in())};
   }
-  Matrix<float> gradient(Arena& arena, Index rows) const {
-    return arena.take<float>(rows, linears_.gate_up.out());
+  Matrix<element> gradient(Arena& arena, Index rows) const {
+    return arena.take<element>(rows, linears_.gate_up.out());
   }
 
-  void forward(const stream& s, Matrix<const float> x,  // (rows, hidden)
-               Matrix<const float> residual, const Activations& a, Matrix<float> y) const {
+  void forward(const stream& s, Matrix<const element> x,  // (rows, hidden)
+               Matrix<const element> residual, const Activations& a, Matrix<element> y) const {
     linears_.gate_up.forward(s, x, a.gate_up);
     swiglu(s, gate(a.gate_up), up(a.gate_up), a.activated);
     linears_.down.forward(s, a.activated, y);
@@ -104,22 +105,23 @@ class SwigluMlp {
   }
 
   // The gradient of `activated` lies where that of the gates will.
-  void backward_input(const stream& s, Matrix<const float> dy, const Activations& a, Matrix<float> d_gate_up,
-                      Matrix<float> dx) const {
+  void backward_input(const stream& s, Matrix<const element> dy, const Activations& a,
+                      Matrix<element> d_gate_up, Matrix<element> dx) const {
     linears_.down.backward_input(s, dy, gate(d_gate_up));
     swiglu_backward(s, gate(a.gate_up), up(a.gate_up), gate(d_gate_up), gate(d_gate_up), up(d_gate_up));
     linears_.gate_up.backward_input(s, d_gate_up, dx);
   }
 
-  void backward_weight(const stream& s, Matrix<const float> x, const Activations& a, Matrix<const float> dy,
-                       Matrix<const float> d_gate_up, Accumulate accumulate) const {
+  void backward_weight(const stream& s, Matrix<const element> x, const Activations& a,
+                       Matrix<const element> dy, Matrix<const element> d_gate_up,
+                       Accumulate accumulate) const {
     linears_.down.backward_weight(s, a.activated, dy, accumulate);
     linears_.gate_up.backward_weight(s, x, d_gate_up, accumulate);
   }
 
  private:
-  static Matrix<float> gate(Matrix<float> gate_up) { return gate_up.slice(1, 0, gate_up.extent(1) / 2); }
-  static Matrix<float> up(Matrix<float> gate_up) {
+  static Matrix<element> gate(Matrix<element> gate_up) { return gate_up.slice(1, 0, gate_up.extent(1) / 2); }
+  static Matrix<element> up(Matrix<element> gate_up) {
     return gate_up.slice(1, gate_up.extent(1) / 2, gate_up.extent(1) / 2);
   }
 

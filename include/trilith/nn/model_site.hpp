@@ -10,7 +10,7 @@ namespace trilith::inline v0 {
 // All of it must outlive the model.
 template <class L>
 struct ModelSite {
-  Parameters<typename L::device_type>& parameters;
+  ParametersOf<L>& parameters;
   typename L::communicator& tensor_group;
   typename L::communicator& context_group;
   typename L::memory& memory;

@@ -1,11 +1,13 @@
 // Parameters: what a tensor is called, how it is split over tensor ranks, where this rank's part lies.
 //
-// A rank's parameters lie in one contiguous buffer and their gradients in another, in the order in which
-// the layers were built. Layers hold references; gradient reduction, the optimizer and checkpoints see the
-// buffers.
+// A rank's parameters lie in one contiguous buffer and their gradients in another, both float32, in the order
+// in which the layers were built. Layers hold references; gradient reduction, the optimizer and checkpoints
+// see the buffers. Where layers compute with 16-bit weights, these lie in a third buffer, at the same
+// offsets: copies, which whoever writes values also writes.
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -18,7 +20,6 @@
 #include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/device.hpp>
-#include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
 
@@ -71,27 +72,33 @@ struct ParameterSpec {
   bool adjoins = false;  // begins where the parameter before it ends, so that the two are one matrix
 };
 
+// Of layers that compute with `Element`.
+template <class Element>
 struct Parameter {
   ParameterSpec spec;
   Index offset = 0;  // in the rank's buffers
   Vector<float> value;
   Vector<float> gradient;
+  Vector<Element>
+      weight;  // what layers compute with: the value, rounded; where it is float, the value itself
 
   // The local part as a matrix.
-  Matrix<float> matrix(Index rows, Index columns) const { return {value.data(), {rows, columns}}; }
+  Matrix<const Element> matrix(Index rows, Index columns) const { return {weight.data(), {rows, columns}}; }
   Matrix<float> gradient_matrix(Index rows, Index columns) const {
     return {gradient.data(), {rows, columns}};
   }
 };
 
-template <device D>
+template <device D, class Element = float>
 class Parameters {
  public:
+  static constexpr bool has_copies = !std::same_as<Element, float>;
+
   explicit Parameters(int tensor_rank) : tensor_rank_(tensor_rank) {}
 
   // Until allocate() the parameter has no memory. The reference stays valid.
-  Parameter& add(ParameterSpec spec) {
-    Parameter& parameter = parameters_.emplace_back();
+  Parameter<Element>& add(ParameterSpec spec) {
+    Parameter<Element>& parameter = parameters_.emplace_back();
     parameter.spec = std::move(spec);
     parameter.offset = parameter.spec.adjoins ? end_ : aligned(end_);
     end_ = parameter.offset + parameter.spec.partition.local_size();
@@ -99,34 +106,52 @@ class Parameters {
   }
 
   // The parameter of that name, or null.
-  Parameter* find(const std::string& name) {
+  Parameter<Element>* find(const std::string& name) {
     const auto place = std::find_if(parameters_.begin(), parameters_.end(),
-                                    [&](const Parameter& p) { return p.spec.name == name; });
+                                    [&](const Parameter<Element>& p) { return p.spec.name == name; });
     return place == parameters_.end() ? nullptr : &*place;
   }
 
   // Where the parameter after `p` begins, if it does not adjoin `p`, or the buffers end.
-  Index end_of(const Parameter& p) const { return p.offset + aligned(p.spec.partition.local_size()); }
+  Index end_of(const Parameter<Element>& p) const {
+    return p.offset + aligned(p.spec.partition.local_size());
+  }
 
   // Uninitialised; once, after the last add().
   void allocate(typename D::memory& memory) {
     const std::size_t bytes = static_cast<std::size_t>(size()) * sizeof(float);
     value_memory_ = memory.allocate(bytes);
     gradient_memory_ = memory.allocate(bytes);
-    for (Parameter& p : parameters_) {
-      const View<float, 1>::Extents extent{p.spec.partition.local_size()};
-      p.value = {values().data() + p.offset, extent};
-      p.gradient = {gradients().data() + p.offset, extent};
+    if constexpr (has_copies) {
+      weight_memory_ = memory.allocate(static_cast<std::size_t>(size()) * sizeof(Element));
+    }
+    for (Parameter<Element>& p : parameters_) {
+      const Index count = p.spec.partition.local_size();
+      p.value = values().slice(0, p.offset, count);
+      p.gradient = gradients().slice(0, p.offset, count);
+      p.weight = weights().slice(0, p.offset, count);
     }
   }
 
-  // Values that depend on the seed and the parameters' names, not on the layout.
+  // Values, and weights, that depend on the seed and the parameters' names, not on the layout.
   void initialize(const typename D::stream& stream, std::uint64_t seed);
+
+  // Makes the weights what the values are, where they are copies.
+  void copy_values(const typename D::stream& stream) const {
+    if constexpr (has_copies) copy(stream, Vector<const float>(values()), weights());
+  }
 
   int tensor_rank() const { return tensor_rank_; }
   Index size() const { return aligned(end_); }
   Vector<float> values() const { return {reinterpret_cast<float*>(value_memory_.data()), {size()}}; }
   Vector<float> gradients() const { return {reinterpret_cast<float*>(gradient_memory_.data()), {size()}}; }
+
+  Vector<Element> weights() const {
+    if constexpr (has_copies)
+      return {reinterpret_cast<Element*>(weight_memory_.data()), {size()}};
+    else
+      return values();
+  }
 
   auto begin() { return parameters_.begin(); }
   auto end() { return parameters_.end(); }
@@ -134,9 +159,9 @@ class Parameters {
   auto end() const { return parameters_.end(); }
 
  private:
-  // In floats: every parameter begins a cache line, but for those that adjoin another.
+  // In elements: in every buffer each parameter begins a cache line, but for those that adjoin another.
   static constexpr Index aligned(Index size) {
-    constexpr Index line = 64 / sizeof(float);
+    constexpr Index line = 64 / sizeof(Element);
     return round_up(size, line);
   }
 
@@ -149,18 +174,19 @@ class Parameters {
 
   int tensor_rank_;
   Index end_ = 0;  // of the last parameter
-  std::deque<Parameter> parameters_;
+  std::deque<Parameter<Element>> parameters_;
   typename D::allocation value_memory_;
   typename D::allocation gradient_memory_;
+  typename D::allocation weight_memory_;  // none where the weights are the values
 };
 
-template <device D>
-void Parameters<D>::initialize(const typename D::stream& stream, std::uint64_t seed) {
+template <device D, class Element>
+void Parameters<D, Element>::initialize(const typename D::stream& stream, std::uint64_t seed) {
   constexpr Index piece = Index{1} << 16;  // elements that are drawn, then copied, at once
   std::vector<float> drawn(piece);
   fill(stream, values(), 0.0f);
   fill(stream, gradients(), 0.0f);
-  for (Parameter& p : parameters_) {
+  for (Parameter<Element>& p : parameters_) {
     if (p.spec.initial == Initial::zeros) continue;
     const Philox random(seed, stream_of(p.spec.name));
     p.spec.partition.for_each_run(tensor_rank_, [&](Index global, Index local, Index count) {
@@ -172,6 +198,13 @@ void Parameters<D>::initialize(const typename D::stream& stream, std::uint64_t s
       }
     });
   }
+  copy_values(stream);
 }
+
+// Those of layers with this LayerConfig.
+template <class L>
+using ParametersOf = Parameters<typename L::device_type, typename L::element>;
+template <class L>
+using ParameterOf = Parameter<typename L::element>;
 
 }  // namespace trilith::inline v0

@@ -9,7 +9,6 @@
 #include <trilith/nn/layer_config.hpp>
 #include <trilith/nn/parameter.hpp>
 #include <trilith/ops/accumulate.hpp>
-#include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
 
@@ -17,6 +16,7 @@ template <class L>
 class RmsNorm {
  public:
   using stream = typename L::stream;
+  using element = typename L::element;
 
   // What forward leaves for backward.
   struct Statistics {
@@ -25,43 +25,44 @@ class RmsNorm {
 
   static Statistics statistics(Arena& arena, Index rows) { return {.rstd = arena.take<float>(rows)}; }
 
-  RmsNorm(Parameters<typename L::device_type>& parameters, const std::string& name, Index hidden,
-          float epsilon)
+  RmsNorm(ParametersOf<L>& parameters, const std::string& name, Index hidden, float epsilon)
       : epsilon_(epsilon),
         gamma_(&parameters.add({.name = name + ".weight",
                                 .shape = {hidden},
                                 .partition = {.extent = hidden},
                                 .initial = Initial::ones})) {}
 
-  void forward(const stream& s, Matrix<const float> x, Matrix<float> y, const Statistics& statistics) const {
-    rms_norm(s, x, gamma_->value, epsilon_, y, statistics.rstd);
+  void forward(const stream& s, Matrix<const element> x, Matrix<element> y,
+               const Statistics& statistics) const {
+    rms_norm(s, x, gamma_->weight, epsilon_, y, statistics.rstd);
   }
 
   // x = x + bias + residual, y = norm of that: what follows a row-parallel linear. `bias` may be empty.
-  void forward_residual(const stream& s, Vector<const float> bias, Matrix<const float> residual,
-                        Matrix<float> x, Matrix<float> y, const Statistics& statistics) const {
+  void forward_residual(const stream& s, Vector<const element> bias, Matrix<const element> residual,
+                        Matrix<element> x, Matrix<element> y, const Statistics& statistics) const {
     if (bias.size() > 0) add_bias(s, bias, x);
-    add_residual_rms_norm(s, residual, x, gamma_->value, epsilon_, y, statistics.rstd);
+    add_residual_rms_norm(s, residual, x, gamma_->weight, epsilon_, y, statistics.rstd);
   }
 
   // dx = the gradient through the norm. The gradient of gamma comes out of the same pass over the rows.
-  void backward(const stream& s, Matrix<const float> dy, Matrix<const float> x, const Statistics& statistics,
-                Matrix<float> dx, Accumulate accumulate) const {
-    rms_norm_backward(s, dy, x, gamma_->value, statistics.rstd, dx, gamma_->gradient, accumulate);
+  void backward(const stream& s, Matrix<const element> dy, Matrix<const element> x,
+                const Statistics& statistics, Matrix<element> dx, Accumulate accumulate) const {
+    rms_norm_backward(s, dy, x, gamma_->weight, statistics.rstd, dx, gamma_->gradient, accumulate);
   }
 
   // dx = d_residual + the gradient through the norm.
-  void backward_residual(const stream& s, Matrix<const float> dy, Matrix<const float> x,
-                         const Statistics& statistics, Matrix<const float> d_residual, Matrix<float> dx,
+  void backward_residual(const stream& s, Matrix<const element> dy, Matrix<const element> x,
+                         const Statistics& statistics, Matrix<const element> d_residual, Matrix<element> dx,
                          Accumulate accumulate) const {
-    rms_norm_backward(s, dy, x, gamma_->value, statistics.rstd, d_residual, dx, gamma_->gradient, accumulate);
+    rms_norm_backward(s, dy, x, gamma_->weight, statistics.rstd, d_residual, dx, gamma_->gradient,
+                      accumulate);
   }
 
   Index first_offset() const { return gamma_->offset; }
 
  private:
   float epsilon_;
-  const Parameter* gamma_;
+  const ParameterOf<L>* gamma_;
 };
 
 }  // namespace trilith::inline v0

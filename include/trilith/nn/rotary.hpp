@@ -8,7 +8,6 @@
 #include <trilith/device/device.hpp>
 #include <trilith/mask/split.hpp>
 #include <trilith/nn/row_positions.hpp>
-#include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
 

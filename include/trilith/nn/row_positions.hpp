@@ -7,7 +7,6 @@
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/device.hpp>
 #include <trilith/mask/split.hpp>
-#include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
 

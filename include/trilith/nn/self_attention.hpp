@@ -15,7 +15,6 @@
 #include <trilith/nn/microbatch.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/attention.hpp>
-#include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
 
@@ -23,18 +22,20 @@ template <class L>
 class SelfAttention {
  public:
   using stream = typename L::stream;
-  using Context = ContextAttention<typename L::attention, typename L::device_type, typename L::communicator>;
+  using element = typename L::element;
+  using Context =
+      ContextAttention<typename L::attention, typename L::device_type, typename L::communicator, element>;
 
   struct Activations {
-    Matrix<float> qkv;  // (rows, (heads + 2 · kv_heads) · dimension): queries, keys, values of this rank's
-                        // heads; queries and keys rotated, where there is a rotary embedding
-    Matrix<float> context;  // (rows, heads · dimension): the heads' results
-    View<float, 3> lse;     // (batch, heads, sequence / CP)
+    Matrix<element> qkv;  // (rows, (heads + 2 · kv_heads) · dimension): queries, keys, values of this rank's
+                          // heads; queries and keys rotated, where there is a rotary embedding
+    Matrix<element> context;  // (rows, heads · dimension): the heads' results
+    View<float, 3> lse;       // (batch, heads, sequence / CP)
     typename Context::Saved saved;
   };
 
   struct Scratch {
-    Matrix<float> d_context;  // (rows, heads · dimension)
+    Matrix<element> d_context;  // (rows, heads · dimension)
     typename Context::Scratch context;
   };
 
@@ -50,36 +51,36 @@ class SelfAttention {
       : linears_(std::move(linears)), attention_(&attention), rotary_(rotary) {}
 
   Activations activations(Arena& arena, const TokenShape& tokens) const {
-    return {.qkv = arena.take<float>(tokens.rows(), linears_.qkv.out()),
-            .context = arena.take<float>(tokens.rows(), linears_.projection.in()),
+    return {.qkv = arena.take<element>(tokens.rows(), linears_.qkv.out()),
+            .context = arena.take<element>(tokens.rows(), linears_.projection.in()),
             .lse = arena.take<float>(tokens.batch, shape().heads, tokens.sequence),
             .saved = attention_->saved(arena, tokens.batch)};
   }
 
-  Matrix<float> qkv_gradient(Arena& arena, const TokenShape& tokens) const {
-    return arena.take<float>(tokens.rows(), linears_.qkv.out());
+  Matrix<element> qkv_gradient(Arena& arena, const TokenShape& tokens) const {
+    return arena.take<element>(tokens.rows(), linears_.qkv.out());
   }
 
   Scratch scratch(Arena& arena, const TokenShape& tokens) const {
-    return {.d_context = arena.take<float>(tokens.rows(), linears_.projection.in()),
+    return {.d_context = arena.take<element>(tokens.rows(), linears_.projection.in()),
             .context = attention_->scratch(arena, tokens.batch)};
   }
 
   // y = the projection's product, without its bias: see projection_bias().
-  void forward(const stream& s, const TokenShape& tokens, Matrix<const float> x,  // (rows, hidden)
+  void forward(const stream& s, const TokenShape& tokens, Matrix<const element> x,  // (rows, hidden)
                const Activations& activations, const Scratch& scratch,
-               Matrix<float> y) const {  // (rows, hidden)
+               Matrix<element> y) const {  // (rows, hidden)
     linears_.qkv.forward(s, x, activations.qkv);
     if (has_rotary()) rotary(s, rotary_, queries_and_keys(activations.qkv, tokens));
     attention_->forward(s, settings(), parts(activations.qkv, tokens), heads_of(activations.context, tokens),
                         activations.lse, activations.saved, scratch.context);
     linears_.projection.product(s, activations.context, y);
   }
-  Vector<const float> projection_bias() const { return linears_.projection.bias(); }
+  Vector<const element> projection_bias() const { return linears_.projection.bias(); }
 
   void backward_input(const stream& s, const TokenShape& tokens, const Activations& activations,
-                      Matrix<const float> dy, Matrix<float> d_qkv, const Scratch& scratch,
-                      Matrix<float> dx) const {
+                      Matrix<const element> dy, Matrix<element> d_qkv, const Scratch& scratch,
+                      Matrix<element> dx) const {
     linears_.projection.backward_input(s, dy, scratch.d_context);
     attention_->backward(s, settings(), parts(activations.qkv, tokens), heads_of(activations.context, tokens),
                          activations.lse, heads_of(scratch.d_context, tokens), parts(d_qkv, tokens),
@@ -88,8 +89,8 @@ class SelfAttention {
     linears_.qkv.backward_input(s, d_qkv, dx);
   }
 
-  void backward_weight(const stream& s, Matrix<const float> x, const Activations& activations,
-                       Matrix<const float> dy, Matrix<const float> d_qkv, Accumulate accumulate) const {
+  void backward_weight(const stream& s, Matrix<const element> x, const Activations& activations,
+                       Matrix<const element> dy, Matrix<const element> d_qkv, Accumulate accumulate) const {
     linears_.projection.backward_weight(s, activations.context, dy, accumulate);
     linears_.qkv.backward_weight(s, x, d_qkv, accumulate);
   }
@@ -102,7 +103,7 @@ class SelfAttention {
   }
 
   // (rows, heads · dimension) as (batch, sequence, heads, dimension).
-  View<float, 4> heads_of(Matrix<float> x, const TokenShape& tokens) const {
+  View<element, 4> heads_of(Matrix<element> x, const TokenShape& tokens) const {
     const Index dimension = shape().dimension;
     return {x.data(),
             {tokens.batch, tokens.sequence, x.extent(1) / dimension, dimension},
@@ -110,15 +111,15 @@ class SelfAttention {
   }
 
   // Queries, keys and values out of the fused rows.
-  Projections<float> parts(Matrix<float> qkv, const TokenShape& tokens) const {
-    const View<float, 4> heads = heads_of(qkv, tokens);
+  Projections<element> parts(Matrix<element> qkv, const TokenShape& tokens) const {
+    const View<element, 4> heads = heads_of(qkv, tokens);
     const Index queries = shape().heads;
     const Index keys = shape().kv_heads;
     return {heads.slice(2, 0, queries), heads.slice(2, queries, keys), heads.slice(2, queries + keys, keys)};
   }
 
   // Side by side, as one run of heads.
-  View<float, 4> queries_and_keys(Matrix<float> qkv, const TokenShape& tokens) const {
+  View<element, 4> queries_and_keys(Matrix<element> qkv, const TokenShape& tokens) const {
     return heads_of(qkv, tokens).slice(2, 0, shape().heads + shape().kv_heads);
   }
 

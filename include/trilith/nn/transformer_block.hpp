@@ -23,32 +23,33 @@ template <class L, class NormLayer, class MlpLayer>
 class TransformerBlock {
  public:
   using stream = typename L::stream;
+  using element = typename L::element;
   using Norm = NormLayer;
   using Mlp = MlpLayer;
 
   // Of one microbatch, from its forward pass to its weight gradients.
   struct Activations {
     typename Norm::Statistics statistics_1;
-    Matrix<float> normed_1;  // (rows, hidden)
+    Matrix<element> normed_1;  // (rows, hidden)
     typename SelfAttention<L>::Activations attention;
-    Matrix<float> middle;  // (rows, hidden)
+    Matrix<element> middle;  // (rows, hidden)
     typename Norm::Statistics statistics_2;
-    Matrix<float> normed_2;  // (rows, hidden)
+    Matrix<element> normed_2;  // (rows, hidden)
     typename Mlp::Activations mlp;
-    Matrix<float> output;  // (rows, hidden)
+    Matrix<element> output;  // (rows, hidden)
   };
 
   // Of one microbatch, from its input gradients to its weight gradients.
   struct Gradients {
-    Matrix<float> mlp;     // (rows, as many as the Mlp's first linear has outputs)
-    Matrix<float> middle;  // (rows, hidden)
-    Matrix<float> qkv;     // (rows, (heads + 2 · kv_heads) · dimension / TP)
-    Matrix<float> input;   // (rows, hidden): what goes on to the block before
+    Matrix<element> mlp;     // (rows, as many as the Mlp's first linear has outputs)
+    Matrix<element> middle;  // (rows, hidden)
+    Matrix<element> qkv;     // (rows, (heads + 2 · kv_heads) · dimension / TP)
+    Matrix<element> input;   // (rows, hidden): what goes on to the block before
   };
 
   // Of the rank: used within one call.
   struct Scratch {
-    Matrix<float> d_normed;  // (rows, hidden)
+    Matrix<element> d_normed;  // (rows, hidden)
     typename SelfAttention<L>::Scratch attention;
   };
 
@@ -65,29 +66,29 @@ class TransformerBlock {
   Activations activations(Arena& arena, const TokenShape& tokens) const {
     const Index rows = tokens.rows();
     return {.statistics_1 = Norm::statistics(arena, rows),
-            .normed_1 = arena.take<float>(rows, hidden_),
+            .normed_1 = arena.take<element>(rows, hidden_),
             .attention = layers_.attention.activations(arena, tokens),
-            .middle = arena.take<float>(rows, hidden_),
+            .middle = arena.take<element>(rows, hidden_),
             .statistics_2 = Norm::statistics(arena, rows),
-            .normed_2 = arena.take<float>(rows, hidden_),
+            .normed_2 = arena.take<element>(rows, hidden_),
             .mlp = layers_.mlp.activations(arena, rows),
-            .output = arena.take<float>(rows, hidden_)};
+            .output = arena.take<element>(rows, hidden_)};
   }
 
   Gradients gradients(Arena& arena, const TokenShape& tokens) const {
     const Index rows = tokens.rows();
     return {.mlp = layers_.mlp.gradient(arena, rows),
-            .middle = arena.take<float>(rows, hidden_),
+            .middle = arena.take<element>(rows, hidden_),
             .qkv = layers_.attention.qkv_gradient(arena, tokens),
-            .input = arena.take<float>(rows, hidden_)};
+            .input = arena.take<element>(rows, hidden_)};
   }
 
   Scratch scratch(Arena& arena, const TokenShape& tokens) const {
-    return {.d_normed = arena.take<float>(tokens.rows(), hidden_),
+    return {.d_normed = arena.take<element>(tokens.rows(), hidden_),
             .attention = layers_.attention.scratch(arena, tokens)};
   }
 
-  void forward(const stream& s, const TokenShape& tokens, Matrix<const float> x,  // (rows, hidden)
+  void forward(const stream& s, const TokenShape& tokens, Matrix<const element> x,  // (rows, hidden)
                const Activations& a, const Scratch& scratch) const {
     const auto& [norm_1, attention, norm_2, mlp] = layers_;
     norm_1.forward(s, x, a.normed_1, a.statistics_1);
@@ -97,9 +98,9 @@ class TransformerBlock {
   }
 
   // Fills `g` from the gradient of the output; the norms' parameters get their gradients here.
-  void backward_input(const stream& s, const TokenShape& tokens, Matrix<const float> x, const Activations& a,
-                      Matrix<const float> d_output, const Gradients& g, const Scratch& scratch,
-                      Accumulate accumulate) const {
+  void backward_input(const stream& s, const TokenShape& tokens, Matrix<const element> x,
+                      const Activations& a, Matrix<const element> d_output, const Gradients& g,
+                      const Scratch& scratch, Accumulate accumulate) const {
     const auto& [norm_1, attention, norm_2, mlp] = layers_;
     mlp.backward_input(s, d_output, a.mlp, g.mlp, scratch.d_normed);
     norm_2.backward_residual(s, scratch.d_normed, a.middle, a.statistics_2, d_output, g.middle, accumulate);
@@ -107,7 +108,7 @@ class TransformerBlock {
     norm_1.backward_residual(s, scratch.d_normed, x, a.statistics_1, g.middle, g.input, accumulate);
   }
 
-  void backward_weight(const stream& s, const Activations& a, Matrix<const float> d_output,
+  void backward_weight(const stream& s, const Activations& a, Matrix<const element> d_output,
                        const Gradients& g, Accumulate accumulate) const {
     layers_.mlp.backward_weight(s, a.normed_2, a.mlp, d_output, g.mlp, accumulate);
     layers_.attention.backward_weight(s, a.normed_1, a.attention, g.middle, g.qkv, accumulate);

@@ -15,7 +15,6 @@
 #include <trilith/nn/parameter.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/gemm.hpp>
-#include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
 
@@ -47,9 +46,10 @@ template <class L>
 class VocabularyParallelEmbedding {
  public:
   using stream = typename L::stream;
+  using element = typename L::element;
 
   // `table`: made from embedding_table() with the same numbers.
-  VocabularyParallelEmbedding(const Parameter& table, Index vocabulary, Index hidden,
+  VocabularyParallelEmbedding(const ParameterOf<L>& table, Index vocabulary, Index hidden,
                               typename L::communicator& tensor_group)
       : part_(vocabulary, L::tensor_ranks, tensor_group.rank()),
         hidden_(hidden),
@@ -57,12 +57,12 @@ class VocabularyParallelEmbedding {
         tensor_group_(&tensor_group) {}
 
   // y: (rows, hidden). Each token's row is on one tensor rank; the others add zeros.
-  void forward(const stream& s, Vector<const std::int32_t> tokens, Matrix<float> y) const {
+  void forward(const stream& s, Vector<const std::int32_t> tokens, Matrix<element> y) const {
     embedding(s, tokens, table_->matrix(part_.share, hidden_), part_.first, y);
     if constexpr (L::tensor_ranks > 1) tensor_group_->all_reduce(s, flat(y)).wait(s);
   }
 
-  void backward_weight(const stream& s, Vector<const std::int32_t> tokens, Matrix<const float> dy,
+  void backward_weight(const stream& s, Vector<const std::int32_t> tokens, Matrix<const element> dy,
                        Accumulate accumulate) const {
     if (accumulate == Accumulate::no) fill(s, table_->gradient, 0.0f);
     embedding_backward(s, tokens, dy, part_.first, table_->gradient_matrix(part_.share, hidden_));
@@ -71,7 +71,7 @@ class VocabularyParallelEmbedding {
  private:
   VocabularyPart part_;
   Index hidden_;
-  const Parameter* table_;
+  const ParameterOf<L>* table_;
   typename L::communicator* tensor_group_;
 };
 
@@ -80,15 +80,16 @@ template <class L>
 class VocabularyParallelHead {
  public:
   using stream = typename L::stream;
+  using element = typename L::element;
 
   struct Activations {
-    Matrix<float> logits;     // (rows, vocabulary / TP); after backward_input their gradients
+    Matrix<element> logits;   // (rows, vocabulary / TP); after backward_input their gradients
     Vector<float> local_max;  // (rows)
     Vector<float> max;        // (rows): over the whole vocabulary
     Vector<float> sums;       // (2 · rows): Σ exp(logit − max), then the target's logit
   };
 
-  VocabularyParallelHead(const Parameter& table, Index vocabulary, Index hidden,
+  VocabularyParallelHead(const ParameterOf<L>& table, Index vocabulary, Index hidden,
                          typename L::communicator& tensor_group)
       : part_(vocabulary, L::tensor_ranks, tensor_group.rank()),
         hidden_(hidden),
@@ -96,13 +97,13 @@ class VocabularyParallelHead {
         tensor_group_(&tensor_group) {}
 
   Activations activations(Arena& arena, Index rows) const {
-    return {.logits = arena.take_rows<float>(rows, part_.share),
+    return {.logits = arena.take_rows<element>(rows, part_.share),
             .local_max = arena.take<float>(rows),
             .max = arena.take<float>(rows),
             .sums = arena.take<float>(2 * rows)};
   }
 
-  void forward(const stream& s, Matrix<const float> x, const Activations& a) const {
+  void forward(const stream& s, Matrix<const element> x, const Activations& a) const {
     gemm(s, ops::Transpose::no, x, ops::Transpose::yes, table_->matrix(part_.share, hidden_), a.logits);
   }
 
@@ -112,9 +113,10 @@ class VocabularyParallelHead {
     const Index rows = targets.size();
     const Vector<float> sum = a.sums.slice(0, 0, rows);
     const Vector<float> target_logit = a.sums.slice(0, rows, rows);
-    softmax_statistics(s, a.logits, part_.valid, targets, part_.first, a.max, sum, target_logit);
+    softmax_statistics(s, Matrix<const element>(a.logits), part_.valid, targets, part_.first, a.max, sum,
+                       target_logit);
     if constexpr (L::tensor_ranks > 1) {
-      copy(s, a.max, a.local_max);
+      copy(s, Vector<const float>(a.max), a.local_max);
       tensor_group_->all_reduce(s, a.max, Reduction::max).wait(s);
       rescale_sums(s, a.local_max, a.max, sum);
       tensor_group_->all_reduce(s, a.sums).wait(s);
@@ -125,18 +127,19 @@ class VocabularyParallelHead {
   // Turns the logits into their gradients, scaled by `scale` (1 / valid tokens of the global batch).
   // dx: (rows, hidden).
   void backward_input(const stream& s, Vector<const std::int32_t> targets, const Activations& a, float scale,
-                      Matrix<float> dx) const {
+                      Matrix<element> dx) const {
     cross_entropy_backward(s, a.logits, part_.valid, targets, part_.first, a.max,
                            a.sums.slice(0, 0, targets.size()), scale);
-    gemm(s, ops::Transpose::no, a.logits, ops::Transpose::no, table_->matrix(part_.share, hidden_), dx);
+    gemm(s, ops::Transpose::no, Matrix<const element>(a.logits), ops::Transpose::no,
+         table_->matrix(part_.share, hidden_), dx);
     if constexpr (L::tensor_ranks > 1) tensor_group_->all_reduce(s, flat(dx)).wait(s);
   }
 
   // d_table: (vocabulary / TP, hidden). A tied table has one place for this gradient and one for the
   // embedding's, so that the two are added in the same order on one rank and on two.
-  void backward_weight(const stream& s, Matrix<const float> x, const Activations& a, Matrix<float> d_table,
+  void backward_weight(const stream& s, Matrix<const element> x, const Activations& a, Matrix<float> d_table,
                        Accumulate accumulate) const {
-    gemm(s, ops::Transpose::yes, a.logits, ops::Transpose::no, x, d_table, accumulate);
+    gemm(s, ops::Transpose::yes, Matrix<const element>(a.logits), ops::Transpose::no, x, d_table, accumulate);
   }
 
   const VocabularyPart& part() const { return part_; }
@@ -144,7 +147,7 @@ class VocabularyParallelHead {
  private:
   VocabularyPart part_;
   Index hidden_;
-  const Parameter* table_;
+  const ParameterOf<L>* table_;
   typename L::communicator* tensor_group_;
 };
 

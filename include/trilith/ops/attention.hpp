@@ -2,11 +2,13 @@
 //
 // Attention goes over the keys of a query in one hop or in several, as blocks of keys arrive from other
 // ranks. Between hops a query's carry lies in memory, in float32 and not normalised, so that no error grows
-// with the number of hops; the last hop normalises it.
+// with the number of hops; the last hop normalises it. Backward, dq gathers over the hops in a float32 carry
+// of its shape, which the last hop rounds to dq; one hop needs none.
 #pragma once
 
 #include <cstdint>
 
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 
 namespace trilith::inline v0::ops {
@@ -42,5 +44,17 @@ struct Hop {
   bool first = true;
   bool last = true;
 };
+
+namespace detail {
+
+// The least tile of queries that a backward pass cuts them into.
+inline constexpr int least_query_tile = 32;
+
+}  // namespace detail
+
+// How many integers attention_backward needs to work with, on any device.
+constexpr Index attention_backward_room(Index queries) {
+  return 4 * ceil_divide(queries, detail::least_query_tile);
+}
 
 }  // namespace trilith::inline v0::ops

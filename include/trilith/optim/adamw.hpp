@@ -9,16 +9,16 @@
 #include <trilith/device/device.hpp>
 #include <trilith/nn/parameter.hpp>
 #include <trilith/ops/adamw.hpp>
-#include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
 
 using ops::AdamW;
 
-template <device D>
+template <device D, class Element = float>
 class AdamWOptimizer {
  public:
-  AdamWOptimizer(const typename D::stream& s, const Parameters<D>& parameters, typename D::memory& memory)
+  AdamWOptimizer(const typename D::stream& s, const Parameters<D, Element>& parameters,
+                 typename D::memory& memory)
       : parameters_(&parameters) {
     const std::size_t bytes = static_cast<std::size_t>(parameters.size()) * sizeof(float);
     first_ = memory.allocate(bytes);
@@ -27,7 +27,7 @@ class AdamWOptimizer {
     fill(s, moment(second_), 0.0f);
 
     // Neighbours with the same decay are updated as one.
-    for (const Parameter& p : parameters) {
+    for (const Parameter<Element>& p : parameters) {
       if (segments_.empty() || segments_.back().decays != p.spec.decays) {
         segments_.push_back({.first = p.offset, .last = p.offset, .decays = p.spec.decays});
       }
@@ -35,16 +35,23 @@ class AdamWOptimizer {
     }
   }
 
-  // Step `step` (from 1) with gradients multiplied by `gradient_scale`.
+  // Step `step` (from 1) with gradients multiplied by `gradient_scale`. Weights that are copies are
+  // rewritten.
   void update(const typename D::stream& s, AdamW settings, std::int64_t step, float gradient_scale) {
     const float decay = settings.weight_decay;
     for (const Segment& segment : segments_) {
       settings.weight_decay = segment.decays ? decay : 0.0f;
-      const auto part = [&](Vector<float> all) {
-        return all.slice(0, segment.first, segment.last - segment.first);
-      };
-      adamw(s, settings, step, gradient_scale, part(parameters_->values()), part(parameters_->gradients()),
-            part(moment(first_)), part(moment(second_)));
+      const auto part = [&](auto all) { return all.slice(0, segment.first, segment.last - segment.first); };
+      const Vector<float> values = part(parameters_->values());
+      const Vector<const float> gradients = part(parameters_->gradients());
+      const Vector<float> first = part(moment(first_));
+      const Vector<float> second = part(moment(second_));
+      if constexpr (Parameters<D, Element>::has_copies) {
+        adamw(s, settings, step, gradient_scale, values, gradients, first, second,
+              part(parameters_->weights()));
+      } else {
+        adamw(s, settings, step, gradient_scale, values, gradients, first, second);
+      }
     }
   }
 
@@ -59,7 +66,7 @@ class AdamWOptimizer {
     return {reinterpret_cast<float*>(memory.data()), {parameters_->size()}};
   }
 
-  const Parameters<D>* parameters_;
+  const Parameters<D, Element>* parameters_;
   typename D::allocation first_;
   typename D::allocation second_;
   std::vector<Segment> segments_;

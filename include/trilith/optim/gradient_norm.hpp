@@ -18,22 +18,21 @@
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/device.hpp>
 #include <trilith/nn/parameter.hpp>
-#include <trilith/ops/host.hpp>
 
 namespace trilith::inline v0 {
 
-template <device D>
+template <device D, class Element = float>
 class GradientNorm {
  public:
   // `tensors`: all parameters of the whole model, in its order.
-  GradientNorm(const Parameters<D>& parameters, const std::vector<NamedShape>& tensors,
+  GradientNorm(const Parameters<D, Element>& parameters, const std::vector<NamedShape>& tensors,
                typename D::memory& memory)
       : host_squares_(tensors.size()) {
     squares_memory_ = memory.allocate(tensors.size() * sizeof(double));
     squares_ = {reinterpret_cast<double*>(squares_memory_.data()), {static_cast<Index>(tensors.size())}};
     std::map<std::string, std::size_t> place;
     for (std::size_t i = 0; i < tensors.size(); ++i) place[tensors[i].name] = i;
-    for (const Parameter& p : parameters) {
+    for (const Parameter<Element>& p : parameters) {
       const bool counts = !p.spec.is_copy && p.spec.partition.first_holder(parameters.tensor_rank());
       if (counts) counted_.push_back({p.gradient, squares_.slice(0, place.at(p.spec.name), 1)});
     }

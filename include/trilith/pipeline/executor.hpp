@@ -12,7 +12,6 @@
 
 #include <trilith/comm/communicator.hpp>
 #include <trilith/core/recorder.hpp>
-#include <trilith/ops/host.hpp>
 #include <trilith/pipeline/stage.hpp>
 #include <trilith/schedule/action.hpp>
 #include <trilith/schedule/exchange.hpp>

@@ -37,6 +37,7 @@ class Stage {
  public:
   using device_type = typename Model::layer_config::device_type;
   using stream = typename device_type::stream;
+  using element = typename Model::layer_config::element;
 
   // `model` must outlive the stage.
   Stage(const Model& model, bool last, const TokenShape& tokens, const StageSlots& slots,
@@ -94,14 +95,14 @@ class Stage {
   }
 
   // What travels between stages, contiguous: (rows, hidden).
-  Vector<float> input(const StagePlaces& at) const { return flat(plan_.inputs[at.input]); }
-  Vector<float> output(const StagePlaces& at) const {
+  Vector<element> input(const StagePlaces& at) const { return flat(plan_.inputs[at.input]); }
+  Vector<const element> output(const StagePlaces& at) const {
     return flat(model_->output(plan_.activations[at.activations]));
   }
-  Vector<float> output_gradient(const StagePlaces& at) const {
+  Vector<element> output_gradient(const StagePlaces& at) const {
     return flat(plan_.output_gradients[at.output_gradient]);
   }
-  Vector<float> input_gradient(const StagePlaces& at) const {
+  Vector<const element> input_gradient(const StagePlaces& at) const {
     return flat(model_->input_gradient(plan_.gradients[at.gradients]));
   }
 
@@ -115,10 +116,10 @@ class Stage {
  private:
   struct Plan {
     std::vector<typename Model::Activations> activations;
-    std::size_t activation_bytes = 0;   // of one of them
-    std::vector<Matrix<float>> inputs;  // (rows, hidden)
+    std::size_t activation_bytes = 0;     // of one of them
+    std::vector<Matrix<element>> inputs;  // (rows, hidden)
     std::vector<typename Model::Gradients> gradients;
-    std::vector<Matrix<float>> output_gradients;  // (rows, hidden)
+    std::vector<Matrix<element>> output_gradients;  // (rows, hidden)
     typename Model::Scratch scratch;
   };
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,18 +12,21 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <trilith/core/half.hpp>
 #include <trilith/core/recorder.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/device/device.hpp>
 #include <trilith/nn/microbatch.hpp>
 #include <trilith/nn/model_site.hpp>
 #include <trilith/nn/parameter.hpp>
-#include <trilith/ops/host.hpp>
 #include <trilith/optim/adamw.hpp>
 #include <trilith/optim/gradient_norm.hpp>
 #include <trilith/optim/gradient_reducer.hpp>
+#include <trilith/optim/loss_scale.hpp>
 #include <trilith/parallel/parallelism.hpp>
 #include <trilith/parallel/stage_range.hpp>
 #include <trilith/pipeline/executor.hpp>
@@ -40,20 +45,22 @@ class RankTrainer {
  public:
   using device_type = typename Model::layer_config::device_type;
   using stream = typename device_type::stream;
+  using element = typename Model::layer_config::element;
   using C = typename Rank::communicator;
 
   // Called on the rank's own thread, as is everything else here. `plan` must outlive the trainer.
   RankTrainer(const TrainerPlan<Model>& plan, Rank& rank)
       : plan_(&plan),
         coordinate_(plan.parallel.coordinate_of(rank.rank())),
-        memory_(plan.options.poison),
-        stream_(threads_per_rank(plan.options, plan.parallel)),
+        memory_(place(plan, rank.rank())),
+        stream_(place(plan, rank.rank())),
         tensor_group_(rank.group("tensor", plan.parallel.group(Axis::tensor, rank.rank()))),
         context_group_(rank.group("context", plan.parallel.group(Axis::context, rank.rank()))),
         pipeline_group_(rank.group("pipeline", plan.parallel.group(Axis::pipeline, rank.rank()))),
         gradient_group_(rank.group("data", plan.parallel.gradient_group(rank.rank()))),
         parameters_(coordinate_.tensor),
-        scalar_(memory_.allocate(sizeof(double))) {
+        scalar_(memory_.allocate(sizeof(double))),
+        loss_scale_(plan.options.loss_scaling) {
     build_chunks();
     join_embedding_group(rank);
     join_copy_group(rank);
@@ -68,20 +75,25 @@ class RankTrainer {
   }
 
   // One step of training on `batch`, of which this rank reads its data rank's part. `step` counts from 1. All
-  // ranks report the same; where the report is not sound(), nothing has been updated.
+  // ranks report the same; where the report is not sound(), no weight has been updated.
   StepReport step(const Batch& batch, std::int64_t step) {
     StepReport report = gradients(batch);
     report.step = step;
     report.learning_rate = plan_->options.learning_rate.at(step);
+    if constexpr (scales_loss) {
+      report.skipped = std::isfinite(report.loss) && !std::isfinite(report.gradient_norm);
+      if (report.skipped || report.sound()) loss_scale_.update(!report.skipped);
+    }
     if (!report.sound()) return report;
     AdamW settings = plan_->options.optimizer;
     settings.learning_rate = static_cast<float>(report.learning_rate);
     const Recording recording(recording_to(), stream_, Activity::update);
-    optimizer_->update(stream_, settings, step, clip_factor(report.gradient_norm));
+    optimizer_->update(stream_, settings, step, gradient_factor(report));
     return report;
   }
 
-  // Loss and gradients, reduced over all ranks, without an update: see parameters().
+  // Loss and gradients, reduced over all ranks, without an update: see parameters(), whose gradients are
+  // those of the loss times report.loss_scale.
   StepReport gradients(const Batch& batch) {
     recorder_.clear();
     const double valid = [&] {
@@ -90,13 +102,13 @@ class RankTrainer {
     }();
     if (valid == 0) return {};
     compute_gradients(valid);
-    StepReport report{.valid_tokens = static_cast<Index>(valid)};
+    StepReport report{.valid_tokens = static_cast<Index>(valid), .loss_scale = loss_scale_.value()};
     {
       const Recording recording(recording_to(), stream_, Activity::sum_loss);
       report.loss = total_loss(valid);
     }
     const Recording recording(recording_to(), stream_, Activity::gradient_norm);
-    report.gradient_norm = norm_->compute(stream_, tensor_group_, pipeline_group_);
+    report.gradient_norm = norm_->compute(stream_, tensor_group_, pipeline_group_) / report.loss_scale;
     return report;
   }
 
@@ -126,7 +138,7 @@ class RankTrainer {
   template <class Source>
   void load_weights(const Source& source) {
     std::vector<float> run;
-    for (const Parameter& p : parameters_) {
+    for (const ParameterOfRank& p : parameters_) {
       const auto& tensor = source.tensor(p.spec.name);
       p.spec.partition.for_each_run(parameters_.tensor_rank(), [&](Index global, Index local, Index count) {
         run.resize(static_cast<std::size_t>(count));
@@ -134,6 +146,7 @@ class RankTrainer {
         upload(stream_, run.data(), p.value.slice(0, local, count));
       });
     }
+    parameters_.copy_values(stream_);
   }
 
   // Writes what this rank holds of the weights, and no other rank writes, to target.tensor(name), the whole
@@ -141,7 +154,7 @@ class RankTrainer {
   template <class Target>
   void save_weights(Target& target) {
     if (coordinate_.data != 0 || coordinate_.context != 0) return;
-    for (const Parameter& p : parameters_) {
+    for (const ParameterOfRank& p : parameters_) {
       if (p.spec.is_copy || !p.spec.partition.first_holder(parameters_.tensor_rank())) continue;
       float* const whole = target.tensor(p.spec.name).data();
       p.spec.partition.for_each_run(parameters_.tensor_rank(), [&](Index global, Index local, Index count) {
@@ -150,7 +163,7 @@ class RankTrainer {
     }
   }
 
-  const Parameters<device_type>& parameters() const { return parameters_; }
+  const Parameters<device_type, element>& parameters() const { return parameters_; }
   const Coordinate& coordinate() const { return coordinate_; }
   const stream& compute_stream() const { return stream_; }
 
@@ -158,15 +171,27 @@ class RankTrainer {
   std::size_t activation_bytes(int chunk) const { return chunks_[chunk].stage->activation_bytes(); }
 
   MemoryReport memory() const {
-    const std::size_t state = static_cast<std::size_t>(parameters_.size()) * sizeof(float);
+    const auto elements = static_cast<std::size_t>(parameters_.size());
+    const std::size_t state = elements * sizeof(float);
+    const std::size_t copies = Parameters<device_type, element>::has_copies ? elements * sizeof(element) : 0;
     MemoryReport report{
-        .parameters = state, .gradients = state, .moments = 2 * state, .peak = memory_.peak_bytes()};
+        .parameters = state + copies, .gradients = state, .moments = 2 * state, .peak = memory_.peak_bytes()};
     for (const Chunk& chunk : chunks_) report.activations += chunk.stage->bytes();
     return report;
   }
 
  private:
   using StageOf = Stage<Model>;
+  using ParameterOfRank = Parameter<element>;
+
+  static constexpr bool scales_loss = std::same_as<element, Float16>;
+  using LossScale = std::conditional_t<scales_loss, DynamicLossScale, UnitLossScale>;
+
+  static Place place(const TrainerPlan<Model>& plan, int rank) {
+    return {.rank = rank,
+            .threads = threads_per_rank(plan.options, plan.parallel),
+            .poison = plan.options.poison};
+  }
 
   struct Chunk {
     StageRange range;
@@ -230,14 +255,14 @@ class RankTrainer {
   // Tensor ranks that hold copies of a part sum their gradients of it.
   void join_copy_group(Rank& rank) {
     int copies = 1;
-    for (const Parameter& p : parameters_) copies = std::max(copies, p.spec.partition.copies);
+    for (const ParameterOfRank& p : parameters_) copies = std::max(copies, p.spec.partition.copies);
     if (copies == 1) return;
     const std::vector<int> tensor_ranks = plan_->parallel.group(Axis::tensor, rank.rank());
     const auto first = tensor_ranks.begin() + coordinate_.tensor / copies * copies;
     copy_group_.emplace(rank.group("copies", std::vector<int>(first, first + copies)));
   }
 
-  const Parameter* tied() const {
+  const ParameterOfRank* tied() const {
     for (const Chunk& chunk : chunks_) {
       if (chunk.model->tied() != nullptr) return chunk.model->tied();
     }
@@ -304,7 +329,7 @@ class RankTrainer {
 
   void compute_gradients(double valid) {
     reducer_->begin();
-    begin(stages(), static_cast<float>(1 / valid),
+    begin(stages(), static_cast<float>(loss_scale_.value() / valid),
           [this](Index first, Index last) { reducer_->final(stream_, first, last); });
     executor_->run(stream_, recording_to());
     reduce_tied();
@@ -328,7 +353,7 @@ class RankTrainer {
   // Once a step, after the sums over data ranks.
   void sum_copies() {
     if (!copy_group_) return;
-    for (const Parameter& p : parameters_) {
+    for (const ParameterOfRank& p : parameters_) {
       if (p.spec.partition.copies > 1) copy_group_->all_reduce(stream_, p.gradient).wait(stream_);
     }
   }
@@ -353,9 +378,12 @@ class RankTrainer {
     return value;
   }
 
-  float clip_factor(double norm) const {
+  // What the gradients are multiplied by in the update: clipped, and without the loss's scale.
+  float gradient_factor(const StepReport& report) const {
     const double most = plan_->options.clip;
-    return most > 0 && norm > most ? static_cast<float>(most / norm) : 1.0f;
+    const double norm = report.gradient_norm;
+    const double clip = most > 0 && norm > most ? most / norm : 1.0;
+    return static_cast<float>(clip / report.loss_scale);
   }
 
   void run_forward(const std::vector<StageOf*>& stages, int microbatches) {
@@ -376,17 +404,18 @@ class RankTrainer {
   C gradient_group_;
   std::optional<C> embedding_group_;
   std::optional<C> copy_group_;
-  Parameters<device_type> parameters_;
+  Parameters<device_type, element> parameters_;
   std::vector<Chunk> chunks_;
   std::optional<Executor<StageOf, C>> executor_;
-  std::optional<AdamWOptimizer<device_type>> optimizer_;
-  std::optional<GradientNorm<device_type>> norm_;
+  std::optional<AdamWOptimizer<device_type, element>> optimizer_;
+  std::optional<GradientNorm<device_type, element>> norm_;
   std::optional<GradientReducer<C>> reducer_;
   typename device_type::allocation tokens_;
   typename device_type::allocation targets_;
   typename device_type::allocation losses_;  // of each microbatch
   typename device_type::allocation logits_;  // of the next token; made when first asked for
   typename device_type::allocation scalar_;  // one double that is being reduced
+  [[no_unique_address]] LossScale loss_scale_;
   std::vector<std::int32_t> host_tokens_;
   std::vector<std::int32_t> host_targets_;
   std::vector<double> host_losses_;

@@ -3,6 +3,8 @@
 //     Trainer<Gpt, Config<Parallelism<2, 2, 2>, Schedule<OneFOneB>>> trainer{shape, world, options};
 //     StepReport report = trainer.step(batch);
 //
+// The device's operations are to be included too: ops/host.hpp for Device<Host>. trilith.hpp has all of it.
+//
 // One object for all ranks of this process; its functions are called from outside the ranks, and each runs
 // on all of them. Only this class depends on PP, DP and the schedule; it is thin.
 #pragma once
@@ -83,11 +85,13 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   // One step on a global batch of options.batch sequences. Throws, and leaves the weights as they were and
-  // the trainer of use, when the batch is wrong or the loss is not finite.
+  // the trainer of use, when the batch is wrong or the loss is not finite. With Precision<F16> a report may
+  // say that the step was skipped: it does not count.
   StepReport step(const Batch& batch) {
     check_batch(batch, plan_.options.batch);
     const StepReport report =
         agreed_report([&](auto& rank_trainer) { return rank_trainer.step(batch, step_ + 1); });
+    if (report.skipped) return report;
     require(std::isfinite(report.loss) && std::isfinite(report.gradient_norm),
             "the loss of step " + std::to_string(report.step) + " is " + std::to_string(report.loss) +
                 ", the norm of its gradients " + std::to_string(report.gradient_norm),

@@ -14,6 +14,7 @@
 #include <trilith/mask/split.hpp>
 #include <trilith/optim/adamw.hpp>
 #include <trilith/optim/learning_rate.hpp>
+#include <trilith/optim/loss_scale.hpp>
 #include <trilith/parallel/parallelism.hpp>
 
 namespace trilith::inline v0 {
@@ -25,6 +26,7 @@ struct TrainerOptions {
   std::vector<int> layers_per_stage = {};  // empty: by cost
   AdamW optimizer = {};                    // its learning_rate is set from the schedule
   CosineSchedule learning_rate = {};
+  LossScaling loss_scaling = {};  // of Precision<F16>
   double clip = 1.0;              // the largest norm of all gradients; 0 does not clip
   std::uint64_t seed = 0;         // of the initial weights
   int threads_per_rank = 0;       // 0: the cores of this machine, divided by the ranks
@@ -39,6 +41,8 @@ struct StepReport {
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
   Index valid_tokens = 0;
+  double loss_scale = 1;  // that the gradients were computed with, and are still multiplied by
+  bool skipped = false;   // at this scale they overflowed: the weights are as they were, the scale was told
 
   // Whether it is a step to take.
   bool sound() const { return valid_tokens > 0 && std::isfinite(loss) && std::isfinite(gradient_norm); }
@@ -63,6 +67,17 @@ inline void check(const TrainerOptions& options) {
   require_number(options.learning_rate.least, "the least learning rate");
   require_number(options.clip, "the largest norm of the gradients (clip)");
   require_number(options.optimizer.weight_decay, "the weight decay");
+  const LossScaling& scaling = options.loss_scaling;
+  const auto is_power_of_two = [](double x) {
+    int exponent = 0;
+    return std::isfinite(x) && std::frexp(x, &exponent) == 0.5;
+  };
+  require(is_power_of_two(scaling.initial) && is_power_of_two(scaling.least) &&
+              scaling.least <= scaling.initial && scaling.window > 0 && scaling.hysteresis > 0,
+          "a loss scale from " + std::to_string(scaling.initial) + " down to " +
+              std::to_string(scaling.least) + ", with a window of " + std::to_string(scaling.window) +
+              " steps and a hysteresis of " + std::to_string(scaling.hysteresis),
+          "give powers of two, the initial scale not below the least, and at least 1 for the others");
   constexpr Index most = Index{1} << 31;
   require(options.batch <= most && options.sequence <= most,
           "batch=" + std::to_string(options.batch) + ", sequence=" + std::to_string(options.sequence),

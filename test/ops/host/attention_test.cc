@@ -143,8 +143,8 @@ TEST(Attention, InHopsEqualsAttentionToAllKeys) {
         ops::attention_backward(Host::Stream(2), whole(inputs.q), keys_of(inputs.k), keys_of(inputs.v),
                                 test::per_query(y.lse, shape), test::per_query(y.delta, shape),
                                 whole(inputs.d_out), inputs.settings(), ranges,
-                                hop == 0 ? Accumulate::no : Accumulate::yes, whole(y.dq), keys_of(y.dk),
-                                keys_of(y.dv));
+                                {.first = hop == 0, .last = hop == hops - 1}, View<float, 4>(), whole(y.dq),
+                                keys_of(y.dk), keys_of(y.dv));
       });
       ops::attention_sinks_backward(Host::Stream(1), test::per_query(y.lse, shape),
                                     test::per_query(y.delta, shape), inputs.settings(), Accumulate::no,

@@ -114,13 +114,14 @@ inline void attention_delta(const Host::Stream& stream, View<const float, 4> out
 }
 
 // One hop of the backward pass: what the keys k and values v, of which the queries see `ranges`, give to dq,
-// and their own gradients. lse and delta are those of attention over all keys. dq is overwritten or added to,
-// as `into_dq` says; dk and dv are overwritten.
+// and their own gradients. lse and delta are those of attention over all keys. dq gathers over the hops, from
+// the first to the last, in itself. dk and dv are overwritten. Carry and room are for other devices.
 inline void attention_backward(const Host::Stream& stream, View<const float, 4> q, View<const float, 4> k,
                                View<const float, 4> v, View<const float, 3> lse, View<const float, 3> delta,
                                View<const float, 4> d_out, const AttentionSettings& settings,
-                               const KeyRanges& ranges, Accumulate into_dq, View<float, 4> dq,
-                               View<float, 4> dk, View<float, 4> dv) {
+                               const KeyRanges& ranges, Hop hop, View<float, 4> /*dq_carry*/,
+                               View<float, 4> dq, View<float, 4> dk, View<float, 4> dv,
+                               Vector<std::int32_t> /*room*/ = {}) {
   using tile::head_of;
   using tile::key_tile;
   using tile::query_tile;
@@ -138,7 +139,7 @@ inline void attention_backward(const Host::Stream& stream, View<const float, 4> 
     for (Index item = begin; item < end; ++item) {
       const Index batch = item / kv_heads;
       const Index kv_head = item % kv_heads;
-      for (Index head = kv_head * group; into_dq == Accumulate::no && head < (kv_head + 1) * group; ++head) {
+      for (Index head = kv_head * group; hop.first && head < (kv_head + 1) * group; ++head) {
         const Matrix<float> cleared = head_of(dq, batch, head);
         for (Index i = 0; i < queries; ++i) std::fill_n(&cleared(i, 0), dimension, 0.0f);
       }

@@ -1,0 +1,79 @@
+// What CUB and Thrust do over a whole vector. Including them takes a compiler seconds.
+#pragma once
+
+#include <cub/device/device_reduce.cuh>
+#include <cuda_runtime_api.h>
+#include <thrust/execution_policy.h>
+#include <thrust/fill.h>
+
+#include <cstddef>
+
+#include <trilith/core/device_code.hpp>
+#include <trilith/core/tensor.hpp>
+#include <trilith/device/cuda/check.cuh>
+#include <trilith/device/cuda/stream.cuh>
+
+namespace trilith::inline v0::ops {
+
+namespace detail {
+
+// What CUB asks for besides its operands; a stream's own, and as much as was ever asked for.
+class Scratch {
+ public:
+  explicit Scratch(cudaStream_t stream) : stream_(stream) {}
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { release(); }
+
+  void* at_least(std::size_t bytes) {
+    if (bytes > bytes_) {
+      release();
+      gpu::check(cudaMallocAsync(&memory_, bytes, stream_), "cudaMallocAsync");
+      bytes_ = bytes;
+    }
+    return memory_;
+  }
+
+ private:
+  void release() {
+    if (memory_ != nullptr) gpu::ignore(cudaFreeAsync(memory_, stream_));
+    memory_ = nullptr;
+    bytes_ = 0;
+  }
+
+  cudaStream_t stream_;
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+struct Square {
+  TRILITH_HOST_DEVICE double operator()(float x) const {
+    return static_cast<double>(x) * static_cast<double>(x);
+  }
+};
+struct Plus {
+  TRILITH_HOST_DEVICE double operator()(double a, double b) const { return a + b; }
+};
+
+}  // namespace detail
+
+// sum(0) = Σ x² in float64, in an order that repeats from run to run. No square of a float overflows a
+// double, so the sum is finite exactly where all of x is.
+inline void sum_of_squares(const Cuda::Stream& stream, Vector<const float> x, Vector<double> sum) {
+  const auto reduce = [&](void* scratch, std::size_t& bytes) {
+    gpu::check(cub::DeviceReduce::TransformReduce(scratch, bytes, x.data(), sum.data(), x.size(),
+                                                  detail::Plus{}, detail::Square{}, 0.0, stream.get()),
+               "cub::DeviceReduce::TransformReduce");
+  };
+  std::size_t bytes = 0;
+  reduce(nullptr, bytes);
+  reduce(stream.kept<detail::Scratch>().at_least(bytes), bytes);
+}
+
+// y = value
+template <class T>
+void fill(const Cuda::Stream& stream, Vector<T> y, float value) {
+  thrust::fill_n(thrust::cuda::par_nosync.on(stream.get()), y.data(), y.size(), static_cast<T>(value));
+}
+
+}  // namespace trilith::inline v0::ops
