@@ -3,6 +3,8 @@
 // each way instead of P − 1 hops, for memory that holds the whole sequence's keys and values.
 #pragma once
 
+#include <cstdint>
+
 #include <trilith/attention/hop_ranges.hpp>
 #include <trilith/attention/key_values.hpp>
 #include <trilith/comm/communicator.hpp>
@@ -27,6 +29,7 @@ class AllGatherAttention {
     Vector<T> all;                // of every rank, in order of rank
     Vector<float> own_gradients;  // of the keys and values
     Vector<float> all_gradients;
+    Vector<std::int32_t> room;  // for attention_backward
   };
 
   // `ranges` and `group` must outlive it.
@@ -41,7 +44,8 @@ class AllGatherAttention {
             .own = arena.take<T>(shape.elements()),
             .all = arena.take<T>(group_->size() * shape.elements()),
             .own_gradients = arena.take<float>(shape.elements()),
-            .all_gradients = arena.take<float>(group_->size() * shape.elements())};
+            .all_gradients = arena.take<float>(group_->size() * shape.elements()),
+            .room = arena.take<std::int32_t>(ops::attention_backward_room(shape.rows))};
   }
 
   void forward(const stream& s, const ops::AttentionSettings& settings, const Projections<const T>& x,
@@ -67,7 +71,7 @@ class AllGatherAttention {
       attention_backward(s, x.q, View<const T, 4>(shape.keys(block)), View<const T, 4>(shape.values(block)),
                          lse, delta, d_out, settings, ranges_->of(hop),
                          ops::Hop{.first = hop == 0, .last = hop == hops() - 1}, scratch.carry.out, dx.q,
-                         shape.keys(gradients), shape.values(gradients));
+                         shape.keys(gradients), shape.values(gradients), scratch.room);
     }
     group_->reduce_scatter(s, Vector<const float>(scratch.all_gradients), scratch.own_gradients).wait(s);
     copy(s, View<const float, 4>(shape.keys(scratch.own_gradients)), dx.k);

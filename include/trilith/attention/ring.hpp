@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <utility>
 
 #include <trilith/attention/hop_ranges.hpp>
@@ -44,6 +45,7 @@ class RingAttention {
     std::array<Vector<T>, 2> key_values;
     std::array<Vector<float>, 2> gradients;  // of keys and values: what this rank adds
     Vector<float> arriving;                  // gradients from the rank before
+    Vector<std::int32_t> room;               // for attention_backward
   };
 
   // `ranges` and `group` must outlive it.
@@ -57,8 +59,9 @@ class RingAttention {
 
   // heads: of the queries.
   Scratch scratch(Arena& arena, const KeyValueShape& shape, Index heads) const {
-    if (hops() == 1) return {};
     Scratch scratch;
+    scratch.room = arena.take<std::int32_t>(ops::attention_backward_room(shape.rows));
+    if (hops() == 1) return scratch;
     scratch.carry = {.out = arena.take<float>(shape.batch, shape.rows, heads, shape.dimension),
                      .maximum = arena.take<float>(shape.batch, heads, shape.rows),
                      .sum = arena.take<float>(shape.batch, heads, shape.rows)};
@@ -97,7 +100,7 @@ class RingAttention {
                 const Projections<T>& dx, const Saved& saved, const Scratch& scratch) const {
     if (hops() == 1) {
       return attention_backward(s, x.q, x.k, x.v, lse, delta, d_out, settings, ranges_->of(0), ops::Hop{},
-                                View<float, 4>(), dx.q, dx.k, dx.v);
+                                View<float, 4>(), dx.q, dx.k, dx.v, scratch.room);
     }
     const KeyValueShape shape = x.key_values();
     Vector<T> present = saved.key_values;
@@ -113,7 +116,7 @@ class RingAttention {
         attention_backward(s, x.q, View<const T, 4>(shape.keys(present)),
                            View<const T, 4>(shape.values(present)), lse, delta, d_out, settings,
                            ranges_->of(forward_hop), ops::Hop{.first = hop == 0, .last = last},
-                           scratch.carry.out, dx.q, shape.keys(own), shape.values(own));
+                           scratch.carry.out, dx.q, shape.keys(own), shape.values(own), scratch.room);
       } else {
         fill(s, own, 0.0f);
       }

@@ -1,5 +1,5 @@
-// Reductions over the threads of a warp and of a block. The order of additions is fixed, so results repeat bit
-// by bit, and every thread gets the same.
+// Reductions over the threads of a warp and of a block. The order of additions is fixed, so results repeat
+// bit by bit, and every thread gets the same.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix, column by column, in one pass and without memory for partial sums: a block takes
-// all rows of 32 columns. Its threads share out the rows and add their sums in a fixed order.
+// Sums over the rows of a matrix, column by column, in one pass and without memory for partial sums: a block
+// takes all rows of 32 columns. Its threads share out the rows and add their sums in a fixed order.
 //
 //   struct Terms {
 //     static constexpr const char* name = "sums";

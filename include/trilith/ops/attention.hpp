@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 
 namespace trilith::inline v0::ops {
@@ -43,5 +44,17 @@ struct Hop {
   bool first = true;
   bool last = true;
 };
+
+namespace detail {
+
+// The least tile of queries that a backward pass cuts them into.
+inline constexpr int least_query_tile = 32;
+
+}  // namespace detail
+
+// How many integers attention_backward needs to work with, on any device.
+constexpr Index attention_backward_room(Index queries) {
+  return 4 * ceil_divide(queries, detail::least_query_tile);
+}
 
 }  // namespace trilith::inline v0::ops

@@ -115,13 +115,13 @@ inline void attention_delta(const Host::Stream& stream, View<const float, 4> out
 
 // One hop of the backward pass: what the keys k and values v, of which the queries see `ranges`, give to dq,
 // and their own gradients. lse and delta are those of attention over all keys. dq gathers over the hops, from
-// the first to the last, in itself: the carry is for devices whose dq is not float32, and not touched. dk and
-// dv are overwritten.
+// the first to the last, in itself. dk and dv are overwritten. Carry and room are for other devices.
 inline void attention_backward(const Host::Stream& stream, View<const float, 4> q, View<const float, 4> k,
                                View<const float, 4> v, View<const float, 3> lse, View<const float, 3> delta,
                                View<const float, 4> d_out, const AttentionSettings& settings,
                                const KeyRanges& ranges, Hop hop, View<float, 4> /*dq_carry*/,
-                               View<float, 4> dq, View<float, 4> dk, View<float, 4> dv) {
+                               View<float, 4> dq, View<float, 4> dk, View<float, 4> dv,
+                               Vector<std::int32_t> /*room*/ = {}) {
   using tile::head_of;
   using tile::key_tile;
   using tile::query_tile;

@@ -17,7 +17,7 @@
 
 namespace trilith::inline v0::ops::tile {
 
-inline constexpr Index query_tile = 128;
+inline constexpr Index query_tile = 256;
 inline constexpr Index key_tile = 128;
 
 // [first, last); every interval with first ≥ last is empty.

@@ -28,6 +28,13 @@ struct GlobalTraffic {
   Index bytes = 0;
   Index sectors = 0;
   friend bool operator==(const GlobalTraffic&, const GlobalTraffic&) = default;
+
+  GlobalTraffic& operator+=(const GlobalTraffic& other) {
+    instructions += other.instructions;
+    bytes += other.bytes;
+    sectors += other.sectors;
+    return *this;
+  }
 };
 
 struct SharedTraffic {
@@ -35,6 +42,13 @@ struct SharedTraffic {
   Index wavefronts = 0;
   Index conflicts = 0;  // wavefronts beyond one a pass
   friend bool operator==(const SharedTraffic&, const SharedTraffic&) = default;
+
+  SharedTraffic& operator+=(const SharedTraffic& other) {
+    instructions += other.instructions;
+    wavefronts += other.wavefronts;
+    conflicts += other.conflicts;
+    return *this;
+  }
 };
 
 struct Counters {
@@ -46,6 +60,17 @@ struct Counters {
   SharedTraffic shared_loads;   // ldmatrix among them
   SharedTraffic shared_stores;  // copies from global memory and atomics among them
   friend bool operator==(const Counters&, const Counters&) = default;
+
+  Counters& operator+=(const Counters& other) {
+    mma += other.mma;
+    ldmatrix += other.ldmatrix;
+    global_loads += other.global_loads;
+    global_stores += other.global_stores;
+    global_atomics += other.global_atomics;
+    shared_loads += other.shared_loads;
+    shared_stores += other.shared_stores;
+    return *this;
+  }
 
   Index bank_conflicts() const { return shared_loads.conflicts + shared_stores.conflicts; }
 };

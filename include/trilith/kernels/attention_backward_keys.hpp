@@ -1,0 +1,295 @@
+// Attention, backward: dk and dv.
+//
+// A block takes a tile of keys of one head, and steps over the tiles of queries that see it, for each query
+// head of its group in turn; so sums over queries and over the group are made in one order, in registers.
+// Scores are computed transposed, (keys, queries): what the weights and their gradients are after that is the
+// left operand of the products that they take part in.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <trilith/core/device_code.hpp>
+#include <trilith/core/half.hpp>
+#include <trilith/core/tensor.hpp>
+#include <trilith/kernels/attention_backward_tile.hpp>
+#include <trilith/kernels/attention_backward_warp.hpp>
+#include <trilith/kernels/gradient_store.hpp>
+#include <trilith/kernels/score_gradient.hpp>
+#include <trilith/kernels/shared_tile.hpp>
+#include <trilith/kernels/strided.hpp>
+#include <trilith/kernels/tile_ranges.hpp>
+#include <trilith/kernels/warp.hpp>
+#include <trilith/simt/lane.hpp>
+
+namespace trilith::inline v0::kernels {
+
+// Grid: (tiles of keys, key heads, batch). G: what dk and dv are stored as.
+template <half T, class G, AttentionBackwardTile tile>
+struct AttentionBackwardKeys {
+  static_assert(std::is_same_v<G, float> || std::is_same_v<G, T>,
+                "AttentionBackwardKeys: gradients are float or what the inputs are");
+  static_assert(tile.stages == 1 || tile.stages == 2, "AttentionBackwardKeys: stages must be 1 or 2");
+  static_assert(tile.columns <= tile.threads(), "AttentionBackwardKeys: a thread must have one query at most");
+
+  static constexpr const char* name = "attention_backward_keys";
+  static constexpr int threads = tile.threads();
+  static constexpr int statistics_bytes = 2 * 4 * tile.columns * 4;
+  static constexpr int shared_bytes = tile.tile_bytes(2) + statistics_bytes;
+
+  struct Params {
+    HeadTensor<const T> q;                   // (batch, queries, heads, dimension)
+    HeadTensor<const T> k;                   // (batch, keys, heads / group, dimension)
+    HeadTensor<const T> v;                   // (batch, keys, heads / group, dimension)
+    HeadTensor<const T> d_out;               // (batch, queries, heads, dimension)
+    PerQuery<const float> lse;               // (batch, heads, queries)
+    PerQuery<const float> delta;             // (batch, heads, queries)
+    KeyRanges ranges;                        // (queries)
+    simt::Global<const std::int32_t> tiles;  // TileRanges of tiles of `columns` queries
+    HeadTensor<G> dk;                        // (batch, keys, heads / group, dimension)
+    HeadTensor<G> dv;                        // (batch, keys, heads / group, dimension)
+    int queries;
+    int keys;
+    int dimension;  // a multiple of 8
+    int group;      // query heads that share a key head
+    float scale;
+    float soft_cap;   // 0: none
+    bool accumulate;  // add to dk and dv, which are float
+  };
+
+  template <simt::lane Lane>
+  TRILITH_DEVICE void operator()(Lane& lane, const Params& p) const {
+    Block<Lane> block(lane, p);
+    block.run();
+  }
+
+ private:
+  using Warp = BackwardWarp<T, tile>;
+  using Rows = typename Warp::Rows;
+  using Columns = typename Warp::Columns;
+  using Scores = typename Warp::Scores;
+  using ScorePart = typename Warp::ScorePart;
+  using GradientPart = typename Warp::GradientPart;
+
+  // A tile of queries of one of the group's heads.
+  struct Step {
+    int head;  // in the group
+    int query_tile;
+    bool needs_mask;
+  };
+
+  // Of each query of a step, in one of two places in turn.
+  struct Statistics {
+    simt::Shared<float> lse_log2, delta;
+    simt::Shared<std::int32_t> first, last;
+  };
+
+  template <class Lane>
+  struct Block {
+    Lane& lane;
+    const Params& p;
+    Rows k, v;
+    simt::Shared<T> q_stages, d_out_stages;
+    Scores weights, d_scores;
+    Statistics statistics;
+    int first_key, kv_head, batch;
+    Warp warp;
+    int first_tile, end_tile;
+
+    TRILITH_DEVICE Block(Lane& of, const Params& params)
+        : lane(of),
+          p(params),
+          first_key(of.block().x * tile.rows),
+          kv_head(of.block().y),
+          batch(of.block().z),
+          warp(Warp::of(of)) {
+      k = {lane.shared(typename Rows::Storage{})};
+      v = {lane.shared(typename Rows::Storage{})};
+      q_stages = lane.shared(simt::Array<T, tile.stages * Columns::size>{});
+      d_out_stages = lane.shared(simt::Array<T, tile.stages * Columns::size>{});
+      if constexpr (tile.exchanges()) {
+        weights = {lane.shared(typename Scores::Storage{})};
+        d_scores = {lane.shared(typename Scores::Storage{})};
+      }
+      statistics = {lane.shared(simt::Array<float, 2 * tile.columns>{}),
+                    lane.shared(simt::Array<float, 2 * tile.columns>{}),
+                    lane.shared(simt::Array<std::int32_t, 2 * tile.columns>{}),
+                    lane.shared(simt::Array<std::int32_t, 2 * tile.columns>{})};
+    }
+
+    TRILITH_DEVICE void run() {
+      find_tiles();
+      copy_tile<threads>(lane, k, p.k.head(batch, kv_head), first_key, p.keys, p.dimension);
+      copy_tile<threads>(lane, v, p.v.head(batch, kv_head), first_key, p.keys, p.dimension);
+      Step current = seek(0, first_tile);
+      fetch(current, 0);
+      put_statistics(statistics_of(current), 0);
+
+      GradientPart dk, dv;
+      dk.clear();
+      dv.clear();
+      for (int turn = 0; current.head < p.group; turn ^= 1) {
+        lane.wait_copies(simt::Pending<0>{});
+        lane.barrier();
+        const Step next = seek(current.head, current.query_tile + 1);
+        if constexpr (tile.stages == 2) fetch(next, turn ^ 1);
+        const OneQuery of_next = statistics_of(next);
+        take(current.needs_mask, turn, dk, dv);
+        put_statistics(of_next, turn ^ 1);
+        if constexpr (tile.stages == 1) {
+          lane.barrier();
+          fetch(next, 0);
+        }
+        current = next;
+      }
+
+      lane.wait_copies(simt::Pending<0>{});
+      lane.barrier();  // nobody reads keys and values any more: gradients take their place
+      put(dv, 1, p.dv.head(batch, kv_head));
+      put(dk, p.scale, p.dk.head(batch, kv_head));
+    }
+
+    // Bounds of the tiles of queries that see a key of the block's.
+    TRILITH_DEVICE void find_tiles() {
+      constexpr int most = std::numeric_limits<int>::max();
+      int first = most;
+      int end = 0;
+      for (int each = lane.index(); each * tile.columns < p.queries; each += simt::warp_size) {
+        if (!seen(range_of(each))) continue;
+        first = each < first ? each : first;
+        end = each + 1;
+      }
+      first_tile = warp_min(lane, first);
+      end_tile = warp_max(lane, end);
+    }
+
+    TRILITH_DEVICE TileRange range_of(int query_tile) const {
+      const auto range = lane.load(p.tiles, Index{query_tile} * 4, simt::Width<4>{});
+      return {range[0], range[1], range[2], range[3]};
+    }
+    TRILITH_DEVICE bool seen(const TileRange& range) const {
+      const int end_key = p.keys < first_key + tile.rows ? p.keys : first_key + tile.rows;
+      return !range.empty() && range.first < end_key && range.last > first_key;
+    }
+
+    // The first step from there on; past the last, its head is the group's end.
+    TRILITH_DEVICE Step seek(int head, int query_tile) const {
+      for (; head < p.group; ++head, query_tile = first_tile) {
+        for (; query_tile < end_tile; ++query_tile) {
+          const TileRange range = range_of(query_tile);
+          if (!seen(range)) continue;
+          return {head, query_tile, range.all_first > first_key || range.all_last < first_key + tile.rows};
+        }
+      }
+      return {p.group, end_tile, false};
+    }
+
+    TRILITH_DEVICE int query_head(const Step& step) const { return kv_head * p.group + step.head; }
+
+    TRILITH_DEVICE static Columns stage_of(const simt::Shared<T>& stages, int turn) {
+      return {stages.part(turn % tile.stages * Columns::size, Columns::size)};
+    }
+
+    // Starts the copies for a step, if there is one.
+    TRILITH_DEVICE void fetch(const Step& step, int turn) const {
+      if (step.head == p.group) return;
+      const int first = step.query_tile * tile.columns;
+      copy_tile<threads>(lane, stage_of(q_stages, turn), p.q.head(batch, query_head(step)), first, p.queries,
+                         p.dimension);
+      copy_tile<threads>(lane, stage_of(d_out_stages, turn), p.d_out.head(batch, query_head(step)), first,
+                         p.queries, p.dimension);
+      lane.commit_copies();
+    }
+
+    struct OneQuery {
+      QueryStatistics values;
+      std::int32_t first, last;
+    };
+
+    // Of this thread's query of a step.
+    TRILITH_DEVICE OneQuery statistics_of(const Step& step) const {
+      const int query = step.query_tile * tile.columns + lane.thread();
+      if (step.head == p.group || lane.thread() >= tile.columns || query >= p.queries) {
+        return {QueryStatistics::none(), 0, 0};
+      }
+      return {QueryStatistics::of(lane.load(p.lse.head(batch, query_head(step)), query),
+                                  lane.load(p.delta.head(batch, query_head(step)), query)),
+              lane.load(p.ranges.first, query), lane.load(p.ranges.last, query)};
+    }
+    TRILITH_DEVICE void put_statistics(const OneQuery& query, int turn) const {
+      if (lane.thread() >= tile.columns) return;
+      const int to = turn * tile.columns + lane.thread();
+      lane.store(statistics.lse_log2, to, query.values.lse_log2);
+      lane.store(statistics.delta, to, query.values.delta);
+      lane.store(statistics.first, to, query.first);
+      lane.store(statistics.last, to, query.last);
+    }
+
+    TRILITH_DEVICE void take(bool needs_mask, int turn, GradientPart& dk, GradientPart& dv) const {
+      const Columns q = stage_of(q_stages, turn);
+      const Columns d_out = stage_of(d_out_stages, turn);
+      ScorePart x, y;
+      x.clear();
+      y.clear();
+      warp.add_scores(lane, x, k, q);
+      warp.add_scores(lane, y, v, d_out);
+      const bool capped = p.soft_cap > 0;
+      if (needs_mask) {
+        capped ? differentiate<true, true>(x, y, turn) : differentiate<true, false>(x, y, turn);
+      } else {
+        capped ? differentiate<false, true>(x, y, turn) : differentiate<false, false>(x, y, turn);
+      }
+      if constexpr (tile.exchanges()) {
+        x.store(lane, weights, warp.row, warp.score_column);
+        y.store(lane, d_scores, warp.row, warp.score_column);
+        warp.exchange(lane);
+        warp.add_product(lane, dv, weights, d_out);
+        warp.add_product(lane, dk, d_scores, q);
+      } else {
+        warp.add_product(lane, dv, x, d_out);
+        warp.add_product(lane, dk, y, q);
+      }
+    }
+
+    // Products q · k become weights, and the weights' gradients those of the scores.
+    template <bool masked, bool capped>
+    TRILITH_DEVICE void differentiate(ScorePart& x, ScorePart& y, int turn) const {
+      const ScoreGradient gradient = ScoreGradient::of(p.scale, p.soft_cap);
+      const int key = first_key + warp.row + lane.index() / 4;
+      TRILITH_UNROLL
+      for (int n = 0; n < ScorePart::columns / 8; ++n) {
+        const int at = turn * tile.columns + warp.score_column + 8 * n + lane.index() % 4 * 2;
+        const auto lse_log2 = lane.load(statistics.lse_log2, at, simt::Width<2>{});
+        const auto delta = lane.load(statistics.delta, at, simt::Width<2>{});
+        simt::Pack<std::int32_t, 2> first{}, last{};
+        if constexpr (masked) {
+          first = lane.load(statistics.first, at, simt::Width<2>{});
+          last = lane.load(statistics.last, at, simt::Width<2>{});
+        }
+        TRILITH_UNROLL
+        for (int b = 0; b < ScorePart::blocks; ++b) {
+          TRILITH_UNROLL
+          for (int i = 0; i < 4; ++i) {
+            const int of = key + 16 * b + i / 2 * 8;
+            const bool visible = !masked || (first[i % 2] <= of && of < last[i % 2]);
+            gradient.template operator()<capped>(lane, {lse_log2[i % 2], delta[i % 2]}, visible,
+                                                 x.x[b][n][i], y.x[b][n][i]);
+          }
+        }
+      }
+    }
+
+    TRILITH_DEVICE void put(const GradientPart& gradients, float factor, const StridedRows<G>& to) const {
+      const GradientRows<G> rows{to, first_key + warp.row, warp.width_column, p.keys, p.dimension};
+      const auto room = warp.room(lane, k);
+      room.put(lane, gradients, factor);
+      if constexpr (std::is_same_v<G, float>) {
+        if (p.accumulate) room.add(lane, rows);
+      }
+      room.store(lane, rows);
+    }
+  };
+};
+
+}  // namespace trilith::inline v0::kernels

@@ -1,0 +1,228 @@
+// Attention, backward: dq, in the same order whatever runs first.
+//
+// A block takes a tile of queries of one head, and steps over the tiles of keys that its queries see. Weights
+// are computed again, so that no block adds to what another one does.
+#pragma once
+
+#include <cstdint>
+
+#include <trilith/core/device_code.hpp>
+#include <trilith/core/half.hpp>
+#include <trilith/core/tensor.hpp>
+#include <trilith/kernels/attention_backward_tile.hpp>
+#include <trilith/kernels/attention_backward_warp.hpp>
+#include <trilith/kernels/gradient_store.hpp>
+#include <trilith/kernels/score_gradient.hpp>
+#include <trilith/kernels/shared_tile.hpp>
+#include <trilith/kernels/strided.hpp>
+#include <trilith/kernels/tile_ranges.hpp>
+#include <trilith/simt/lane.hpp>
+
+namespace trilith::inline v0::kernels {
+
+// Grid: (tiles of queries, heads, batch).
+template <half T, AttentionBackwardTile tile>
+struct AttentionBackwardQueries {
+  static_assert(tile.stages == 1 || tile.stages == 2, "AttentionBackwardQueries: stages must be 1 or 2");
+  static_assert(tile.rows <= tile.threads(), "AttentionBackwardQueries: a thread must have one query at most");
+
+  static constexpr const char* name = "attention_backward_queries";
+  static constexpr int threads = tile.threads();
+  static constexpr int shared_bytes = tile.tile_bytes(1) + 4 * tile.rows * 4;
+
+  struct Params {
+    HeadTensor<const T> q;        // (batch, queries, heads, dimension)
+    HeadTensor<const T> k;        // (batch, keys, heads / group, dimension)
+    HeadTensor<const T> v;        // (batch, keys, heads / group, dimension)
+    HeadTensor<const T> d_out;    // (batch, queries, heads, dimension)
+    PerQuery<const float> lse;    // (batch, heads, queries)
+    PerQuery<const float> delta;  // (batch, heads, queries)
+    KeyRanges ranges;             // (queries)
+    HeadTensor<T> dq;             // (batch, queries, heads, dimension), of the last hop
+    HeadTensor<float> carry;      // (batch, queries, heads, dimension), between hops
+    int queries;
+    int keys;
+    int dimension;  // a multiple of 8
+    int group;      // query heads that share a key head
+    float scale;
+    float soft_cap;  // 0: none
+    bool first_hop;
+    bool last_hop;
+  };
+
+  template <simt::lane Lane>
+  TRILITH_DEVICE void operator()(Lane& lane, const Params& p) const {
+    Block<Lane> block(lane, p);
+    block.run();
+  }
+
+ private:
+  using Warp = BackwardWarp<T, tile>;
+  using Rows = typename Warp::Rows;
+  using Columns = typename Warp::Columns;
+  using Scores = typename Warp::Scores;
+  using ScorePart = typename Warp::ScorePart;
+  using GradientPart = typename Warp::GradientPart;
+
+  // Of each query of the block.
+  struct Statistics {
+    simt::Shared<float> lse_log2, delta;
+    simt::Shared<std::int32_t> first, last;
+  };
+
+  template <class Lane>
+  struct Block {
+    Lane& lane;
+    const Params& p;
+    Rows q, d_out;
+    simt::Shared<T> k_stages, v_stages;
+    Scores d_scores;
+    Statistics statistics;
+    int first_query, head, batch;
+    Warp warp;
+
+    TRILITH_DEVICE Block(Lane& of, const Params& params)
+        : lane(of),
+          p(params),
+          // Late queries, which a causal mask gives the most keys, begin first.
+          first_query((of.grid().x - 1 - of.block().x) * tile.rows),
+          head(of.block().y),
+          batch(of.block().z),
+          warp(Warp::of(of)) {
+      q = {lane.shared(typename Rows::Storage{})};
+      d_out = {lane.shared(typename Rows::Storage{})};
+      k_stages = lane.shared(simt::Array<T, tile.stages * Columns::size>{});
+      v_stages = lane.shared(simt::Array<T, tile.stages * Columns::size>{});
+      if constexpr (tile.exchanges()) d_scores = {lane.shared(typename Scores::Storage{})};
+      statistics = {lane.shared(simt::Array<float, tile.rows>{}),
+                    lane.shared(simt::Array<float, tile.rows>{}),
+                    lane.shared(simt::Array<std::int32_t, tile.rows>{}),
+                    lane.shared(simt::Array<std::int32_t, tile.rows>{})};
+    }
+
+    TRILITH_DEVICE void run() {
+      const int end_query = p.queries < first_query + tile.rows ? p.queries : first_query + tile.rows;
+      const TileRange range = tile_range(lane, p.ranges, first_query, end_query);
+      if (range.empty() && !p.first_hop && !p.last_hop) return;
+      const int end = range.empty() ? 0 : range.last;
+
+      GradientPart dq;
+      dq.clear();
+      int key = range.empty() ? 0 : range.first / tile.columns * tile.columns;
+      if (key < end) {
+        copy_tile<threads>(lane, q, p.q.head(batch, head), first_query, p.queries, p.dimension);
+        copy_tile<threads>(lane, d_out, p.d_out.head(batch, head), first_query, p.queries, p.dimension);
+        fetch(key, end, 0);
+        put_statistics();
+      }
+      for (int turn = 0; key < end; turn ^= 1, key += tile.columns) {
+        lane.wait_copies(simt::Pending<0>{});
+        lane.barrier();
+        if constexpr (tile.stages == 2) fetch(key + tile.columns, end, turn ^ 1);
+        take(key, range.all_first > key || range.all_last < key + tile.columns, turn, dq);
+        if constexpr (tile.stages == 1) {
+          lane.barrier();
+          fetch(key + tile.columns, end, 0);
+        }
+      }
+      lane.barrier();  // nobody reads queries any more: gradients take their place
+      put(dq);
+    }
+
+    TRILITH_DEVICE static Columns stage_of(const simt::Shared<T>& stages, int turn) {
+      return {stages.part(turn % tile.stages * Columns::size, Columns::size)};
+    }
+
+    // Starts the copies of the keys from `key` on, if they are before the end, and of their values.
+    TRILITH_DEVICE void fetch(int key, int end, int turn) const {
+      if (key >= end) return;
+      copy_tile<threads>(lane, stage_of(k_stages, turn), p.k.head(batch, head / p.group), key, p.keys,
+                         p.dimension);
+      copy_tile<threads>(lane, stage_of(v_stages, turn), p.v.head(batch, head / p.group), key, p.keys,
+                         p.dimension);
+      lane.commit_copies();
+    }
+
+    TRILITH_DEVICE void put_statistics() const {
+      if (lane.thread() >= tile.rows) return;
+      const int query = first_query + lane.thread();
+      const bool inside = query < p.queries;
+      const auto values = inside ? QueryStatistics::of(lane.load(p.lse.head(batch, head), query),
+                                                       lane.load(p.delta.head(batch, head), query))
+                                 : QueryStatistics::none();
+      lane.store(statistics.lse_log2, lane.thread(), values.lse_log2);
+      lane.store(statistics.delta, lane.thread(), values.delta);
+      lane.store(statistics.first, lane.thread(), inside ? lane.load(p.ranges.first, query) : 0);
+      lane.store(statistics.last, lane.thread(), inside ? lane.load(p.ranges.last, query) : 0);
+    }
+
+    TRILITH_DEVICE void take(int first_key, bool needs_mask, int turn, GradientPart& dq) const {
+      const Columns k = stage_of(k_stages, turn);
+      const Columns v = stage_of(v_stages, turn);
+      ScorePart x, y;
+      x.clear();
+      y.clear();
+      warp.add_scores(lane, x, q, k);
+      warp.add_scores(lane, y, d_out, v);
+      const bool capped = p.soft_cap > 0;
+      if (needs_mask) {
+        capped ? differentiate<true, true>(x, y, first_key) : differentiate<true, false>(x, y, first_key);
+      } else {
+        capped ? differentiate<false, true>(x, y, first_key) : differentiate<false, false>(x, y, first_key);
+      }
+      if constexpr (tile.exchanges()) {
+        y.store(lane, d_scores, warp.row, warp.score_column);
+        warp.exchange(lane);
+        warp.add_product(lane, dq, d_scores, k);
+      } else {
+        warp.add_product(lane, dq, y, k);
+      }
+    }
+
+    // Products q · k become weights, and the weights' gradients those of the scores.
+    template <bool masked, bool capped>
+    TRILITH_DEVICE void differentiate(ScorePart& x, ScorePart& y, int first_key) const {
+      const ScoreGradient gradient = ScoreGradient::of(p.scale, p.soft_cap);
+      const int key = first_key + warp.score_column + lane.index() % 4 * 2;
+      TRILITH_UNROLL
+      for (int half = 0; half < 2 * ScorePart::blocks; ++half) {
+        const int at = warp.row + 8 * half + lane.index() / 4;
+        const QueryStatistics query{lane.load(statistics.lse_log2, at), lane.load(statistics.delta, at)};
+        std::int32_t first = 0;
+        std::int32_t last = 0;
+        if constexpr (masked) {
+          first = lane.load(statistics.first, at);
+          last = lane.load(statistics.last, at);
+        }
+        TRILITH_UNROLL
+        for (int n = 0; n < ScorePart::columns / 8; ++n) {
+          TRILITH_UNROLL
+          for (int i = 0; i < 2; ++i) {
+            const int of = key + 8 * n + i;
+            const bool visible = !masked || (first <= of && of < last);
+            gradient.template operator()<capped>(lane, query, visible, x.x[half / 2][n][half % 2 * 2 + i],
+                                                 y.x[half / 2][n][half % 2 * 2 + i]);
+          }
+        }
+      }
+    }
+
+    // scale · dq, with what earlier hops gave.
+    TRILITH_DEVICE void put(const GradientPart& dq) const {
+      const auto rows_of = [&](const auto& of) {
+        return GradientRows{of.head(batch, head), first_query + warp.row, warp.width_column, p.queries,
+                            p.dimension};
+      };
+      const auto room = warp.room(lane, q);
+      room.put(lane, dq, p.scale);
+      if (!p.first_hop) room.add(lane, rows_of(p.carry));
+      if (p.last_hop) {
+        room.store(lane, rows_of(p.dq));
+      } else {
+        room.store(lane, rows_of(p.carry));
+      }
+    }
+  };
+};
+
+}  // namespace trilith::inline v0::kernels

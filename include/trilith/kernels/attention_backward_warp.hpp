@@ -1,0 +1,81 @@
+// What a warp does in the backward kernels of attention: products of tiles in shared memory.
+#pragma once
+
+#include <trilith/core/device_code.hpp>
+#include <trilith/core/half.hpp>
+#include <trilith/kernels/accumulators.hpp>
+#include <trilith/kernels/attention_backward_tile.hpp>
+#include <trilith/kernels/gradient_store.hpp>
+#include <trilith/kernels/shared_tile.hpp>
+#include <trilith/simt/lane.hpp>
+#include <trilith/simt/memory.hpp>
+
+namespace trilith::inline v0::kernels {
+
+template <half T, AttentionBackwardTile tile>
+struct BackwardWarp {
+  static_assert(tile.warp_rows() % 16 == 0 && tile.warp_columns() % 16 == 0 && tile.warp_width() % 16 == 0,
+                "AttentionBackwardTile: a warp's parts must be multiples of 16");
+  static_assert(!tile.exchanges() || tile.columns >= 64,
+                "AttentionBackwardTile: a row of exchanged scores is 64 elements at least");
+  static_assert(tile.row_warps < 16, "AttentionBackwardTile: there are 15 named barriers");
+
+  using Rows = SharedTile<T, tile.rows, tile.width>;
+  using Columns = SharedTile<T, tile.columns, tile.width>;
+  using Scores = SharedTile<T, tile.rows, tile.columns < 64 ? 64 : tile.columns>;  // where exchanged
+  static constexpr int blocks = tile.warp_rows() / 16;
+  using ScorePart = Accumulators<blocks, tile.warp_columns()>;
+  using GradientPart = Accumulators<blocks, tile.warp_width()>;
+  using Room = GradientRoom<tile.warp_rows(), tile.warp_width()>;
+
+  // Where the warp's parts begin.
+  int row, score_column, width_column;
+
+  template <simt::lane Lane>
+  static TRILITH_DEVICE BackwardWarp of(const Lane& lane) {
+    const int part = lane.warp() % tile.column_warps;
+    return {lane.warp() / tile.column_warps * tile.warp_rows(), part * tile.warp_columns(),
+            part * tile.warp_width()};
+  }
+
+  // scores += rows · columnsᵀ
+  template <simt::lane Lane>
+  TRILITH_DEVICE void add_scores(Lane& lane, ScorePart& scores, const Rows& rows,
+                                 const Columns& columns) const {
+    multiply<tile.width>(
+        lane, scores, [&](int block, int at) { return load_a(lane, rows, row + 16 * block, at); },
+        [&](int at, int column) { return load_b(lane, columns, at, score_column + column); });
+  }
+
+  // gradients += scores · columns, with the warp's own scores or with exchanged ones.
+  template <simt::lane Lane>
+  TRILITH_DEVICE void add_product(Lane& lane, GradientPart& gradients, const ScorePart& scores,
+                                  const Columns& columns) const {
+    multiply<tile.columns>(
+        lane, gradients, [&](int block, int at) { return scores.template as_a<T>(block, at); },
+        [&](int at, int column) { return load_b_transposed(lane, columns, at, width_column + column); });
+  }
+  template <simt::lane Lane>
+  TRILITH_DEVICE void add_product(Lane& lane, GradientPart& gradients, const Scores& scores,
+                                  const Columns& columns) const {
+    multiply<tile.columns>(
+        lane, gradients, [&](int block, int at) { return load_a(lane, scores, row + 16 * block, at); },
+        [&](int at, int column) { return load_b_transposed(lane, columns, at, width_column + column); });
+  }
+
+  // Waits for the warps that have the same rows.
+  template <simt::lane Lane>
+  TRILITH_DEVICE void exchange(Lane& lane) const {
+    lane.barrier(1 + lane.warp() / tile.column_warps, tile.column_warps * simt::warp_size);
+  }
+
+  // The warp's room for its gradients in float: the two tiles of rows are as many bytes as those of all
+  // warps. `rows` are the first of the two, and nobody reads them any more.
+  template <simt::lane Lane>
+  TRILITH_DEVICE Room room(const Lane& lane, const Rows& rows) const {
+    constexpr int size = tile.warp_rows() * tile.warp_width();
+    return {{reinterpret_cast<float*>(rows.elements.data) + lane.warp() * size, size}};
+  }
+};
+
+}  // namespace trilith::inline v0::kernels

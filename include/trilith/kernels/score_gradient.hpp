@@ -1,0 +1,52 @@
+// From a score to its weight in the softmax, and from the weight's gradient to the score's.
+#pragma once
+
+#include <limits>
+#include <numbers>
+
+#include <trilith/core/device_code.hpp>
+#include <trilith/kernels/soft_cap.hpp>
+#include <trilith/simt/lane.hpp>
+
+namespace trilith::inline v0::kernels {
+
+// What the softmax's gradient needs of a query besides its scores.
+struct QueryStatistics {
+  float lse_log2;  // lse · log2 e; +∞ where the query sees no key, so that every weight is 0
+  float delta;
+
+  static TRILITH_DEVICE QueryStatistics of(float lse, float delta) {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    return {lse == -infinity ? infinity : lse * std::numbers::log2e_v<float>, delta};
+  }
+  // Of a query beyond the last.
+  static TRILITH_DEVICE QueryStatistics none() { return {std::numeric_limits<float>::infinity(), 0}; }
+};
+
+struct ScoreGradient {
+  float scale_log2;  // scale · log2 e
+  float cap_log2;    // soft cap · log2 e, or 0: none
+  float per_cap;     // scale / soft cap
+
+  static TRILITH_DEVICE ScoreGradient of(float scale, float soft_cap) {
+    return {scale * std::numbers::log2e_v<float>, soft_cap * std::numbers::log2e_v<float>,
+            soft_cap > 0 ? scale / soft_cap : 0.0f};
+  }
+
+  // x, a product q · k, becomes its weight; y, the weight's gradient, that of scale · q · k.
+  template <bool capped, simt::lane Lane>
+  TRILITH_DEVICE void operator()(Lane& lane, const QueryStatistics& query, bool visible, float& x,
+                                 float& y) const {
+    float slope = 1;
+    float exponent = x * scale_log2;
+    if constexpr (capped) {
+      const float t = tanh(lane, x * per_cap);
+      exponent = t * cap_log2;
+      slope = 1 - t * t;
+    }
+    x = visible ? lane.exp2(exponent - query.lse_log2) : 0.0f;
+    y = x * (y - query.delta) * slope;
+  }
+};
+
+}  // namespace trilith::inline v0::kernels

@@ -1,0 +1,142 @@
+// The backward pass of attention in 16 bits, on streams that run kernels; see ops/host/attention.hpp.
+//
+// Every row of queries, keys, values and their gradients begins at a multiple of 16 bytes. lse, delta and
+// what lies between hops are float32; dk and dv are float32 where they go on to other ranks, else what the
+// inputs are. Results don't depend on the order of blocks.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <trilith/core/error.hpp>
+#include <trilith/core/half.hpp>
+#include <trilith/core/rounding.hpp>
+#include <trilith/core/tensor.hpp>
+#include <trilith/device/kernel_stream.hpp>
+#include <trilith/kernels/attention_backward_keys.hpp>
+#include <trilith/kernels/attention_backward_queries.hpp>
+#include <trilith/kernels/attention_backward_tile.hpp>
+#include <trilith/kernels/attention_delta.hpp>
+#include <trilith/kernels/attention_sinks_backward.hpp>
+#include <trilith/kernels/tile_ranges.hpp>
+#include <trilith/ops/accumulate.hpp>
+#include <trilith/ops/attention.hpp>
+#include <trilith/ops/cuda/attention_views.hpp>
+#include <trilith/ops/cuda/launch.hpp>
+
+namespace trilith::inline v0::ops {
+
+namespace detail {
+
+// A block for each tile of rows of each head of x.
+template <class T>
+simt::Dim3 head_grid(View<T, 4> x, int rows) {
+  return {static_cast<int>(ceil_divide(x.extent(1), rows)), static_cast<int>(x.extent(2)),
+          static_cast<int>(x.extent(0))};
+}
+
+}  // namespace detail
+
+template <kernel_stream S, class E>
+requires half<std::remove_const_t<E>>
+void attention_delta(const S& stream, View<E, 4> out, View<const std::remove_const_t<E>, 4> d_out,
+                     View<float, 3> delta) {
+  using T = std::remove_const_t<E>;
+  if (out.size() == 0) return;
+  detail::with_attention_width(out.extent(3), [&](auto width) {
+    using Kernel = kernels::AttentionDelta<T, width()>;
+    stream.launch(Kernel{}, detail::head_grid(out, Kernel::rows),
+                  {.out = detail::head_tensor(View<const T, 4>(out)),
+                   .d_out = detail::head_tensor(d_out),
+                   .delta = detail::per_query(delta),
+                   .queries = static_cast<int>(out.extent(1)),
+                   .dimension = static_cast<int>(out.extent(3))});
+  });
+}
+
+// One hop. dq gathers over the hops in dq_carry, which a hop that is both the first and the last leaves
+// alone; the last one stores dq. dk and dv are overwritten or, float32 alone, added to, as `into_dk_dv` says.
+// room: attention_backward_room(queries) integers.
+template <kernel_stream S, half T, class G>
+void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> q,
+                        View<const std::type_identity_t<T>, 4> k, View<const std::type_identity_t<T>, 4> v,
+                        View<const float, 3> lse, View<const float, 3> delta,
+                        View<const std::type_identity_t<T>, 4> d_out, const AttentionSettings& settings,
+                        const KeyRanges& ranges, Hop hop, View<float, 4> dq_carry, View<T, 4> dq,
+                        View<G, 4> dk, View<G, 4> dv, Vector<std::int32_t> room,
+                        Accumulate into_dk_dv = Accumulate::no) {
+  constexpr const char* remedy = "give strides that are multiples of 8, and aligned memory";
+  const bool aligned = detail::rows_aligned<8>(q, k, v, d_out) &&
+                       detail::rows_aligned<16 / sizeof(G)>(dk, dv) &&
+                       ((hop.first && hop.last) || detail::rows_aligned<4>(dq_carry)) &&
+                       (!hop.last || detail::rows_aligned<8>(dq));
+  if (!aligned) throw Error("attention: a row does not begin at a multiple of 16 bytes", remedy);
+  detail::with_attention_width(q.extent(3), [&](auto width) {
+    if (k.size() > 0) {
+      constexpr auto tile = kernels::attention_backward_keys_tile(kernels::architecture, width());
+      static_assert(tile.columns >= detail::least_query_tile);
+      const int queries = static_cast<int>(q.extent(1));
+      if (queries > 0) {
+        const int tiles = ceil_divide(queries, tile.columns);
+        stream.launch(kernels::TileRanges{}, {.x = ceil_divide(tiles, kernels::TileRanges::tiles_per_block)},
+                      {detail::key_ranges(ranges), detail::span_of(room), queries, tile.columns});
+      }
+      stream.launch(kernels::AttentionBackwardKeys<T, G, tile>{}, detail::head_grid(k, tile.rows),
+                    {.q = detail::head_tensor(q),
+                     .k = detail::head_tensor(k),
+                     .v = detail::head_tensor(v),
+                     .d_out = detail::head_tensor(d_out),
+                     .lse = detail::per_query(lse),
+                     .delta = detail::per_query(delta),
+                     .ranges = detail::key_ranges(ranges),
+                     .tiles = detail::span_of(room),
+                     .dk = detail::head_tensor(dk),
+                     .dv = detail::head_tensor(dv),
+                     .queries = queries,
+                     .keys = static_cast<int>(k.extent(1)),
+                     .dimension = static_cast<int>(k.extent(3)),
+                     .group = static_cast<int>(q.extent(2) / k.extent(2)),
+                     .scale = settings.scale,
+                     .soft_cap = settings.soft_cap,
+                     .accumulate = into_dk_dv == Accumulate::yes});
+    }
+    if (q.size() > 0) {
+      constexpr auto tile = kernels::attention_backward_queries_tile(kernels::architecture, width());
+      stream.launch(kernels::AttentionBackwardQueries<T, tile>{}, detail::head_grid(q, tile.rows),
+                    {.q = detail::head_tensor(q),
+                     .k = detail::head_tensor(k),
+                     .v = detail::head_tensor(v),
+                     .d_out = detail::head_tensor(d_out),
+                     .lse = detail::per_query(lse),
+                     .delta = detail::per_query(delta),
+                     .ranges = detail::key_ranges(ranges),
+                     .dq = detail::head_tensor(dq),
+                     .carry = detail::head_tensor(dq_carry),
+                     .queries = static_cast<int>(q.extent(1)),
+                     .keys = static_cast<int>(k.extent(1)),
+                     .dimension = static_cast<int>(q.extent(3)),
+                     .group = static_cast<int>(q.extent(2) / k.extent(2)),
+                     .scale = settings.scale,
+                     .soft_cap = settings.soft_cap,
+                     .first_hop = hop.first,
+                     .last_hop = hop.last});
+    }
+  });
+}
+
+template <kernel_stream S>
+void attention_sinks_backward(const S& stream, View<const float, 3> lse, View<const float, 3> delta,
+                              const AttentionSettings& settings, Accumulate accumulate,
+                              Vector<float> d_sinks) {
+  if (d_sinks.size() == 0) return;
+  stream.launch(kernels::AttentionSinksBackward{}, {.x = static_cast<int>(d_sinks.size())},
+                {.lse = detail::per_query(lse),
+                 .delta = detail::per_query(delta),
+                 .sinks = detail::span_of(settings.sinks),
+                 .d_sinks = detail::span_of(d_sinks),
+                 .batch = static_cast<int>(lse.extent(0)),
+                 .queries = static_cast<int>(lse.extent(2)),
+                 .accumulate = accumulate == Accumulate::yes});
+}
+
+}  // namespace trilith::inline v0::ops

@@ -1,0 +1,124 @@
+// Attention in float32 on streams that run kernels; see ops/host/attention.hpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include <trilith/core/error.hpp>
+#include <trilith/core/rounding.hpp>
+#include <trilith/core/tensor.hpp>
+#include <trilith/device/kernel_stream.hpp>
+#include <trilith/kernels/attention_backward_float.hpp>
+#include <trilith/kernels/attention_float_tile.hpp>
+#include <trilith/kernels/attention_forward_float.hpp>
+#include <trilith/ops/attention.hpp>
+#include <trilith/ops/cuda/attention_views.hpp>
+#include <trilith/ops/cuda/launch.hpp>
+
+namespace trilith::inline v0::ops {
+
+namespace detail {
+
+// Calls body(width) with the least width of tiles that a dimension fits in, as a constant.
+template <class Body>
+void with_float_width(Index dimension, Body&& body) {
+  if (dimension <= 64) return body(std::integral_constant<int, 64>{});
+  if (dimension <= 128) return body(std::integral_constant<int, 128>{});
+  if (dimension <= 256) return body(std::integral_constant<int, 256>{});
+  throw Error("attention with heads of dimension " + std::to_string(dimension), "give at most 256");
+}
+
+inline simt::Dim3 attention_grid(Index rows, Index heads, Index batch) {
+  return {static_cast<int>(ceil_divide(rows, Index{kernels::FloatAttention::own})), static_cast<int>(heads),
+          static_cast<int>(batch)};
+}
+
+}  // namespace detail
+
+// One hop; heads have at most 256 elements.
+template <kernel_stream S>
+void attention(const S& stream, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+               const AttentionSettings& settings, const KeyRanges& ranges, Hop hop,
+               const AttentionCarry& carry, View<float, 4> out, View<float, 3> lse) {
+  if (q.size() == 0) return;
+  detail::with_float_width(q.extent(3), [&](auto width) {
+    stream.launch(kernels::AttentionForwardFloat<width()>{},
+                  detail::attention_grid(q.extent(1), q.extent(2), q.extent(0)),
+                  {.q = detail::head_tensor(q),
+                   .k = detail::head_tensor(k),
+                   .v = detail::head_tensor(v),
+                   .out = detail::head_tensor(out),
+                   .lse = detail::per_query(lse),
+                   .carry_out = detail::head_tensor(carry.out),
+                   .carry_maximum = detail::per_query(carry.maximum),
+                   .carry_sum = detail::per_query(carry.sum),
+                   .ranges = detail::key_ranges(ranges),
+                   .sinks = detail::span_of(settings.sinks),
+                   .queries = static_cast<int>(q.extent(1)),
+                   .dimension = static_cast<int>(q.extent(3)),
+                   .group = static_cast<int>(q.extent(2) / k.extent(2)),
+                   .settings = {settings.scale, settings.soft_cap},
+                   .first_hop = hop.first,
+                   .last_hop = hop.last});
+  });
+}
+
+// All keys at once.
+template <kernel_stream S>
+void attention(const S& stream, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+               const AttentionSettings& settings, const KeyRanges& ranges, View<float, 4> out,
+               View<float, 3> lse) {
+  attention(stream, q, k, v, settings, ranges, Hop{}, AttentionCarry{}, out, lse);
+}
+
+// delta = the row sums of d_out · out.
+template <kernel_stream S>
+void attention_delta(const S& stream, View<const float, 4> out, View<const float, 4> d_out,
+                     View<float, 3> delta) {
+  if (out.size() == 0) return;
+  stream.launch(kernels::AttentionDeltaFloat{},
+                detail::attention_grid(out.extent(1), out.extent(2), out.extent(0)),
+                {.out = detail::head_tensor(out),
+                 .d_out = detail::head_tensor(d_out),
+                 .delta = detail::per_query(delta),
+                 .queries = static_cast<int>(out.extent(1)),
+                 .dimension = static_cast<int>(out.extent(3))});
+}
+
+// One hop. dq gathers over the hops in the carry, or in itself where there is none. The room is for others.
+template <kernel_stream S>
+void attention_backward(const S& stream, View<const float, 4> q, View<const float, 4> k,
+                        View<const float, 4> v, View<const float, 3> lse, View<const float, 3> delta,
+                        View<const float, 4> d_out, const AttentionSettings& settings,
+                        const KeyRanges& ranges, Hop hop, View<float, 4> dq_carry, View<float, 4> dq,
+                        View<float, 4> dk, View<float, 4> dv, Vector<std::int32_t> /*room*/ = {}) {
+  if (q.size() == 0) return;
+  const View<float, 4> between = dq_carry.data() == nullptr ? dq : dq_carry;
+  const kernels::AttentionBackwardFloatParams params{
+      .q = detail::head_tensor(q),
+      .k = detail::head_tensor(k),
+      .v = detail::head_tensor(v),
+      .d_out = detail::head_tensor(d_out),
+      .lse = detail::per_query(lse),
+      .delta = detail::per_query(delta),
+      .dq_from = hop.first ? kernels::HeadTensor<float>{} : detail::head_tensor(between),
+      .dq_to = detail::head_tensor(hop.last ? dq : between),
+      .dk = detail::head_tensor(dk),
+      .dv = detail::head_tensor(dv),
+      .ranges = detail::key_ranges(ranges),
+      .queries = static_cast<int>(q.extent(1)),
+      .keys = static_cast<int>(k.extent(1)),
+      .dimension = static_cast<int>(q.extent(3)),
+      .group = static_cast<int>(q.extent(2) / k.extent(2)),
+      .settings = {settings.scale, settings.soft_cap}};
+  detail::with_float_width(q.extent(3), [&](auto width) {
+    stream.launch(kernels::AttentionBackwardQueriesFloat<width()>{},
+                  detail::attention_grid(q.extent(1), q.extent(2), q.extent(0)), params);
+    if (k.size() == 0) return;
+    stream.launch(kernels::AttentionBackwardKeysFloat<width()>{},
+                  detail::attention_grid(k.extent(1), k.extent(2), k.extent(0)), params);
+  });
+}
+
+}  // namespace trilith::inline v0::ops
