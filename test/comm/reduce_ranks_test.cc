@@ -79,7 +79,7 @@ void expect_sum(int ranks, Index count) {
     }
     expected.push_back(T(total));
   }
-  reduce<T, kernels::Sum, N>(buffers, 0, count);
+  reduce<T, kernels::SumOfRanks, N>(buffers, 0, count);
   for (Buffer<T>& buffer : buffers) {
     for (Index i = 0; i < count; ++i)
       ASSERT_TRUE(same(buffer[i], expected[static_cast<std::size_t>(i)])) << i;
@@ -108,7 +108,7 @@ TEST(ReduceRanks, AGridGoesOverAllElements) {
 TEST(ReduceRanks, TouchesItsElementsOnly) {
   Buffers<float> buffers = random_buffers<float>(2, 40);
   const std::vector<float> before = values_of(buffers[1]);
-  reduce<float, kernels::Sum, 4>(buffers, 8, 21);
+  reduce<float, kernels::SumOfRanks, 4>(buffers, 8, 21);
   for (Index i = 0; i < 40; ++i) {
     EXPECT_EQ(buffers[1][i] == before[static_cast<std::size_t>(i)], i < 8 || i >= 29) << i;
   }
@@ -124,7 +124,7 @@ TEST(ReduceRanks, TheGreatestIsNanWhereARankHasOne) {
     buffers[rank][2] = rank == 0 ? nan : 1;
     buffers[rank][3] = -infinity;
   }
-  reduce<float, kernels::Max, 4>(buffers, 0, 4);
+  reduce<float, kernels::MaxOfRanks, 4>(buffers, 0, 4);
   for (Buffer<float>& buffer : buffers) {
     EXPECT_EQ(buffer[0], 2);
     EXPECT_TRUE(std::isnan(buffer[1]));

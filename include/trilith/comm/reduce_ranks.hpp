@@ -13,13 +13,13 @@
 
 namespace trilith::inline v0::kernels {
 
-struct Sum {
+struct SumOfRanks {
   template <class T>
   static TRILITH_HOST_DEVICE T apply(T a, T b) {
     return a + b;
   }
 };
-struct Max {
+struct MaxOfRanks {
   template <class T>
   static TRILITH_HOST_DEVICE T apply(T a, T b) {
     return a > b || a != a ? a : b;  // NaN stays

@@ -69,9 +69,9 @@ class CudaCarrier {
 
   template <class T>
   static ThreadHub::Work all_reduce(int /*ranks*/, Index count, Reduction reduction) {
-    return {
-        .begin = reduction == Reduction::sum ? &reduce_all<T, kernels::Sum> : &reduce_all<T, kernels::Max>,
-        .count = count};
+    return {.begin = reduction == Reduction::sum ? &reduce_all<T, kernels::SumOfRanks>
+                                                 : &reduce_all<T, kernels::MaxOfRanks>,
+            .count = count};
   }
   template <class T>
   static ThreadHub::Work reduce_scatter(int /*ranks*/, Index count) {
@@ -187,7 +187,7 @@ class CudaCarrier {
   template <class T>
   static Begun reduce_blocks(const Parts& parts, Index count, int) {
     return among_all(parts, [&](const Cuda::Stream& s, Index member) {
-      reduce<T, kernels::Sum>(s, parts, member * count, 0, count, member, member + 1);
+      reduce<T, kernels::SumOfRanks>(s, parts, member * count, 0, count, member, member + 1);
     });
   }
 
