@@ -1,5 +1,5 @@
-// Attention's backward kernels on the emulator, with inputs and results as test/support/attention_reference.hpp
-// has them.
+// Attention's backward kernels on the emulator, with inputs and results as
+// test/support/attention_reference.hpp has them.
 #pragma once
 
 #include <algorithm>
@@ -61,9 +61,7 @@ class HeadBuffer {
         stride_(heads * dimension + padding),
         elements_(std::max<Index>(batch * sequence * stride_, 1), value) {}
 
-  View<T, 4> view() {
-    return {elements_.data(), extents_, {extents_[1] * stride_, stride_, extents_[3], 1}};
-  }
+  View<T, 4> view() { return {elements_.data(), extents_, {extents_[1] * stride_, stride_, extents_[3], 1}}; }
   View<T, 4> keys(Index first, Index count) { return view().slice(1, first, count); }
 
   void take(const Tensor& x) {

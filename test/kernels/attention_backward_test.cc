@@ -55,11 +55,13 @@ TEST(AttentionBackward, IsCloseToFloat64InEveryDimension) {
 }
 
 TEST(AttentionBackward, IsCloseToFloat64UnderEveryMask) {
-  const std::vector<AttentionShape> shapes = {
-      {1, 128, 256, 1, 1, 64, full},        {2, 77, 131, 1, 1, 64, full},
-      {1, 200, 76, 1, 1, 64, causal},       {1, 76, 200, 2, 1, 64, causal},
-      {1, 1, 1, 1, 1, 64, causal},          {1, 300, 300, 1, 1, 64, window},
-      {1, 131, 90, 1, 1, 64, some_without_keys}};
+  const std::vector<AttentionShape> shapes = {{1, 128, 256, 1, 1, 64, full},
+                                              {2, 77, 131, 1, 1, 64, full},
+                                              {1, 200, 76, 1, 1, 64, causal},
+                                              {1, 76, 200, 2, 1, 64, causal},
+                                              {1, 1, 1, 1, 1, 64, causal},
+                                              {1, 300, 300, 1, 1, 64, window},
+                                              {1, 131, 90, 1, 1, 64, some_without_keys}};
   for (AttentionShape s : shapes) {
     expect_gradients<Float16, float>(s);
     s.dimension = 128;

@@ -18,6 +18,7 @@
 #include <trilith/kernels/gradient_store.hpp>
 #include <trilith/kernels/score_gradient.hpp>
 #include <trilith/kernels/shared_tile.hpp>
+#include <trilith/kernels/soft_cap.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/kernels/warp.hpp>
@@ -31,7 +32,8 @@ struct AttentionBackwardKeys {
   static_assert(std::is_same_v<G, float> || std::is_same_v<G, T>,
                 "AttentionBackwardKeys: gradients are float or what the inputs are");
   static_assert(tile.stages == 1 || tile.stages == 2, "AttentionBackwardKeys: stages must be 1 or 2");
-  static_assert(tile.columns <= tile.threads(), "AttentionBackwardKeys: a thread must have one query at most");
+  static_assert(tile.columns <= tile.threads(),
+                "AttentionBackwardKeys: a thread must have one query at most");
 
   static constexpr const char* name = "attention_backward_keys";
   static constexpr int threads = tile.threads();
@@ -51,11 +53,11 @@ struct AttentionBackwardKeys {
     HeadTensor<G> dv;                        // (batch, keys, heads / group, dimension)
     int queries;
     int keys;
-    int dimension;  // a multiple of 8
-    int group;      // query heads that share a key head
-    float scale;
-    float soft_cap;   // 0: none
-    bool accumulate;  // add to dk and dv, which are float
+    int dimension;      // a multiple of 8
+    int group;          // query heads that share a key head
+    float scale;        // of products q · k
+    ScoreScale scores;  // from the same scale
+    bool accumulate;    // add to dk and dv, which are float
   };
 
   template <simt::lane Lane>
@@ -235,7 +237,7 @@ struct AttentionBackwardKeys {
       y.clear();
       warp.add_scores(lane, x, k, q);
       warp.add_scores(lane, y, v, d_out);
-      const bool capped = p.soft_cap > 0;
+      const bool capped = p.scores.cap > 0;
       if (needs_mask) {
         capped ? differentiate<true, true>(x, y, turn) : differentiate<true, false>(x, y, turn);
       } else {
@@ -265,7 +267,6 @@ struct AttentionBackwardKeys {
     // Products q · k become weights, and the weights' gradients those of the scores.
     template <bool masked, bool capped>
     TRILITH_DEVICE void differentiate(ScorePart& x, ScorePart& y, int turn) const {
-      const ScoreGradient gradient = ScoreGradient::of(p.scale, p.soft_cap);
       const int key = first_key + warp.row + lane.index() / 4;
       TRILITH_UNROLL
       for (int n = 0; n < ScorePart::columns / 8; ++n) {
@@ -283,8 +284,8 @@ struct AttentionBackwardKeys {
           for (int i = 0; i < 4; ++i) {
             const int of = key + 16 * b + i / 2 * 8;
             const bool visible = !masked || ((first[i % 2] <= of) & (of < last[i % 2]));
-            gradient.template operator()<capped>(lane, {lse_log2[i % 2], delta[i % 2]}, visible,
-                                                 x.x[b][n][i], y.x[b][n][i]);
+            differentiate_score<capped>(lane, p.scores, {lse_log2[i % 2], delta[i % 2]}, visible,
+                                        x.x[b][n][i], y.x[b][n][i]);
           }
         }
       }

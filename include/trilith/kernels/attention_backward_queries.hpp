@@ -14,6 +14,7 @@
 #include <trilith/kernels/gradient_store.hpp>
 #include <trilith/kernels/score_gradient.hpp>
 #include <trilith/kernels/shared_tile.hpp>
+#include <trilith/kernels/soft_cap.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/simt/lane.hpp>
@@ -43,10 +44,10 @@ struct AttentionBackwardQueries {
     HeadTensor<float> carry;      // (batch, queries, heads, dimension), between hops
     int queries;
     int keys;
-    int dimension;  // a multiple of 8
-    int group;      // query heads that share a key head
-    float scale;
-    float soft_cap;  // 0: none
+    int dimension;      // a multiple of 8
+    int group;          // query heads that share a key head
+    float scale;        // of products q · k
+    ScoreScale scores;  // from the same scale
     bool first_hop;
     bool last_hop;
   };
@@ -165,7 +166,7 @@ struct AttentionBackwardQueries {
       y.clear();
       warp.add_scores(lane, x, q, k);
       warp.add_scores(lane, y, d_out, v);
-      const bool capped = p.soft_cap > 0;
+      const bool capped = p.scores.cap > 0;
       if (needs_mask) {
         capped ? differentiate<true, true>(x, y, first_key) : differentiate<true, false>(x, y, first_key);
       } else {
@@ -183,7 +184,6 @@ struct AttentionBackwardQueries {
     // Products q · k become weights, and the weights' gradients those of the scores.
     template <bool masked, bool capped>
     TRILITH_DEVICE void differentiate(ScorePart& x, ScorePart& y, int first_key) const {
-      const ScoreGradient gradient = ScoreGradient::of(p.scale, p.soft_cap);
       const int key = first_key + warp.score_column + lane.index() % 4 * 2;
       TRILITH_UNROLL
       for (int half = 0; half < 2 * ScorePart::blocks; ++half) {
@@ -201,8 +201,8 @@ struct AttentionBackwardQueries {
           for (int i = 0; i < 2; ++i) {
             const int of = key + 8 * n + i;
             const bool visible = !masked || ((first <= of) & (of < last));
-            gradient.template operator()<capped>(lane, query, visible, x.x[half / 2][n][half % 2 * 2 + i],
-                                                 y.x[half / 2][n][half % 2 * 2 + i]);
+            differentiate_score<capped>(lane, p.scores, query, visible, x.x[half / 2][n][half % 2 * 2 + i],
+                                        y.x[half / 2][n][half % 2 * 2 + i]);
           }
         }
       }

@@ -53,17 +53,15 @@ struct Share {
 // f(row, item) for the items of the thread.
 template <simt::lane Lane, class F>
 TRILITH_DEVICE void for_each_item(Lane& lane, const Share& share, F f) {
-  const int in_row = lane.thread() & (share.along - 1);
   const int rows_of_block = Share::threads / share.along;
-  const Index first = Index{lane.block().x} * share.along * Share::steps + in_row;
+  const Index first = Index{lane.block().x} * share.along * Share::steps;
+  const Index end = first + Index{share.along} * Share::steps;
+  const Index last = end < share.items ? end : share.items;
   const Index row_step = Index{lane.grid().y} * rows_of_block;
   for (Index row = Index{lane.block().y} * rows_of_block + lane.thread() / share.along; row < share.rows;
        row += row_step) {
-    TRILITH_UNROLL
-    for (int step = 0; step < Share::steps; ++step) {
-      const Index item = first + Index{step} * share.along;
-      if (item < share.items) f(row, item);
-    }
+    for (Index item = first + (lane.thread() & (share.along - 1)); item < last; item += share.along)
+      f(row, item);
   }
 }
 

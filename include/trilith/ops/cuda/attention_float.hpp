@@ -12,23 +12,13 @@
 #include <trilith/kernels/attention_backward_float.hpp>
 #include <trilith/kernels/attention_float_tile.hpp>
 #include <trilith/kernels/attention_forward_float.hpp>
-#include <trilith/kernels/strided.hpp>
-#include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/ops/attention.hpp>
+#include <trilith/ops/cuda/attention_views.hpp>
 #include <trilith/ops/cuda/launch.hpp>
 
 namespace trilith::inline v0::ops {
 
 namespace detail {
-
-template <class T>
-kernels::HeadTensor<T> head_tensor(View<T, 4> x) {
-  return {span_of(x), x.stride(0), x.stride(1), x.stride(2)};
-}
-template <class T>
-kernels::PerQuery<T> per_query(View<T, 3> x) {
-  return {span_of(x), x.stride(0), x.stride(1)};
-}
 
 // Calls body(width) with the least width of tiles that a dimension fits in, as a constant.
 template <class Body>
@@ -63,7 +53,7 @@ void attention(const S& stream, View<const float, 4> q, View<const float, 4> k, 
                    .carry_out = detail::head_tensor(carry.out),
                    .carry_maximum = detail::per_query(carry.maximum),
                    .carry_sum = detail::per_query(carry.sum),
-                   .ranges = {detail::span_of(ranges.first), detail::span_of(ranges.last)},
+                   .ranges = detail::key_ranges(ranges),
                    .sinks = detail::span_of(settings.sinks),
                    .queries = static_cast<int>(q.extent(1)),
                    .dimension = static_cast<int>(q.extent(3)),
@@ -116,7 +106,7 @@ void attention_backward(const S& stream, View<const float, 4> q, View<const floa
       .dq_to = detail::head_tensor(hop.last ? dq : between),
       .dk = detail::head_tensor(dk),
       .dv = detail::head_tensor(dv),
-      .ranges = {detail::span_of(ranges.first), detail::span_of(ranges.last)},
+      .ranges = detail::key_ranges(ranges),
       .queries = static_cast<int>(q.extent(1)),
       .keys = static_cast<int>(k.extent(1)),
       .dimension = static_cast<int>(q.extent(3)),
