@@ -15,6 +15,7 @@ struct AttentionBackwardTile {
   int columns;
   int row_warps;
   int column_warps;
+  int strip;   // columns of a warp's scores whose gradients are in registers at once
   int stages;  // tiles of columns that shared memory holds
 
   friend constexpr bool operator==(const AttentionBackwardTile&, const AttentionBackwardTile&) = default;
@@ -36,10 +37,17 @@ struct AttentionBackwardTile {
 // hold their gradients.
 constexpr AttentionBackwardTile attention_backward_keys_tile(int architecture, int width) {
   if (width == 64) {
-    return {.width = 64, .rows = 128, .columns = 32, .row_warps = 4, .column_warps = 1, .stages = 2};
+    return {
+        .width = 64, .rows = 128, .columns = 32, .row_warps = 4, .column_warps = 1, .strip = 16, .stages = 2};
   }
   if (width == 128) {
-    return {.width = 128, .rows = 128, .columns = 64, .row_warps = 4, .column_warps = 2, .stages = 2};
+    return {.width = 128,
+            .rows = 128,
+            .columns = 64,
+            .row_warps = 4,
+            .column_warps = 2,
+            .strip = 32,
+            .stages = 2};
   }
   const bool two_stages = shared_kib_of_multiprocessor(architecture) >= 228;
   return {.width = 256,
@@ -47,16 +55,24 @@ constexpr AttentionBackwardTile attention_backward_keys_tile(int architecture, i
           .columns = 64,
           .row_warps = 2,
           .column_warps = 4,
+          .strip = 16,
           .stages = two_stages ? 2 : 1};
 }
 
 // For dq.
 constexpr AttentionBackwardTile attention_backward_queries_tile(int architecture, int width) {
   if (width == 64) {
-    return {.width = 64, .rows = 128, .columns = 64, .row_warps = 4, .column_warps = 1, .stages = 2};
+    return {
+        .width = 64, .rows = 128, .columns = 64, .row_warps = 4, .column_warps = 1, .strip = 32, .stages = 2};
   }
   if (width == 128) {
-    return {.width = 128, .rows = 128, .columns = 64, .row_warps = 4, .column_warps = 2, .stages = 2};
+    return {.width = 128,
+            .rows = 128,
+            .columns = 64,
+            .row_warps = 4,
+            .column_warps = 2,
+            .strip = 32,
+            .stages = 2};
   }
   const bool two_stages = shared_kib_of_multiprocessor(architecture) >= 228;
   return {.width = 256,
@@ -64,6 +80,7 @@ constexpr AttentionBackwardTile attention_backward_queries_tile(int architecture
           .columns = 64,
           .row_warps = 2,
           .column_warps = 4,
+          .strip = 16,
           .stages = two_stages ? 2 : 1};
 }
 
