@@ -43,7 +43,6 @@ struct AttentionBackwardQueries {
     HeadTensor<T> dq;             // (batch, queries, heads, dimension), of the last hop
     HeadTensor<float> carry;      // (batch, queries, heads, dimension), between hops
     int queries;
-    int keys;
     int dimension;      // a multiple of 8
     int group;          // query heads that share a key head
     float scale;        // of products q · k
@@ -136,12 +135,13 @@ struct AttentionBackwardQueries {
       return {stages.part(tile.stages == 1 ? 0 : turn * Columns::size, Columns::size)};
     }
 
-    // Starts the copies of the keys from `key` on, if they are before the end, and of their values.
+    // Starts the copies of the keys from `key` on, if they are before the end, and of their values. Beyond
+    // the end they come as zeros: what lies there may be no number.
     TRILITH_DEVICE void fetch(int key, int end, int turn) const {
       if (key >= end) return;
-      copy_tile<threads>(lane, stage_of(k_stages, turn), p.k.head(batch, head / p.group), key, p.keys,
+      copy_tile<threads>(lane, stage_of(k_stages, turn), p.k.head(batch, head / p.group), key, end,
                          p.dimension);
-      copy_tile<threads>(lane, stage_of(v_stages, turn), p.v.head(batch, head / p.group), key, p.keys,
+      copy_tile<threads>(lane, stage_of(v_stages, turn), p.v.head(batch, head / p.group), key, end,
                          p.dimension);
       lane.commit_copies();
     }

@@ -23,7 +23,8 @@ struct QueryStatistics {
   static TRILITH_DEVICE QueryStatistics none() { return {std::numeric_limits<float>::infinity(), 0}; }
 };
 
-// x, a product q · k, becomes its weight; y, the weight's gradient, that of the product over its scale.
+// x, a product q · k, becomes its weight; y, the weight's gradient, that of the product over its scale. Both
+// become 0 where the query does not see the key, whatever they were.
 template <bool capped, simt::lane Lane>
 TRILITH_DEVICE void differentiate_score(Lane& lane, const ScoreScale& scale, const QueryStatistics& query,
                                         bool visible, float& x, float& y) {
@@ -35,7 +36,7 @@ TRILITH_DEVICE void differentiate_score(Lane& lane, const ScoreScale& scale, con
     slope = 1 - t * t;
   }
   x = visible ? lane.exp2(score * scale.log2_unit - query.lse_log2) : 0.0f;
-  y = x * (y - query.delta) * slope;
+  y = visible ? x * (y - query.delta) * slope : 0.0f;
 }
 
 }  // namespace trilith::inline v0::kernels

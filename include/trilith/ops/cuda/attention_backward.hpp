@@ -104,7 +104,6 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
                      .dq = detail::head_tensor(dq),
                      .carry = detail::head_tensor(dq_carry),
                      .queries = static_cast<int>(q.extent(1)),
-                     .keys = static_cast<int>(k.extent(1)),
                      .dimension = static_cast<int>(q.extent(3)),
                      .group = static_cast<int>(q.extent(2) / k.extent(2)),
                      .scale = settings.scale,
