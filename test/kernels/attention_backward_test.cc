@@ -20,6 +20,19 @@ const NamedMask some_without_keys{
     "documents, some without keys",
     mask::documents({0, 3, 20, 21, 70, 75, 131}, {0, 0, 40, 40, 47, 47, 90}) & mask::causal()};
 
+// Shared memory of a block: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+constexpr bool tiles_fit(int architecture, int kib) {
+  for (const int width : {64, 128, 256}) {
+    const auto keys = kernels::attention_backward_keys_tile(architecture, width);
+    const auto queries = kernels::attention_backward_queries_tile(architecture, width);
+    if (keys.keys_shared_bytes() > kib * 1024 || queries.queries_shared_bytes() > kib * 1024) return false;
+    if (keys.warp_rows() % 16 != 0 || queries.warp_rows() % 16 != 0) return false;
+  }
+  return true;
+}
+static_assert(tiles_fit(80, 163) && tiles_fit(89, 99) && tiles_fit(90, 227) && tiles_fit(100, 227) &&
+              tiles_fit(120, 99));
+
 // As flash-attention's own tests have it: at most 3 times the error of attention that keeps scores and
 // weights in memory, in 16 bits. `tiny` is for gradients that this has exactly.
 template <half T, class G>

@@ -37,8 +37,7 @@ struct AttentionBackwardKeys {
 
   static constexpr const char* name = "attention_backward_keys";
   static constexpr int threads = tile.threads();
-  static constexpr int statistics_bytes = 2 * 4 * tile.columns * 4;
-  static constexpr int shared_bytes = tile.tile_bytes(2) + statistics_bytes;
+  static constexpr int shared_bytes = tile.keys_shared_bytes();
 
   struct Params {
     HeadTensor<const T> q;                   // (batch, queries, heads, dimension)

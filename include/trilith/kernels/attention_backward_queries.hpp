@@ -30,7 +30,7 @@ struct AttentionBackwardQueries {
 
   static constexpr const char* name = "attention_backward_queries";
   static constexpr int threads = tile.threads();
-  static constexpr int shared_bytes = tile.tile_bytes(1) + 4 * tile.rows * 4;
+  static constexpr int shared_bytes = tile.queries_shared_bytes();
 
   struct Params {
     HeadTensor<const T> q;        // (batch, queries, heads, dimension)
