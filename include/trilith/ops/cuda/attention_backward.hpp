@@ -28,12 +28,8 @@ namespace trilith::inline v0::ops {
 
 namespace detail {
 
-// A block for each tile of rows of each head of x.
-template <class T>
-simt::Dim3 head_grid(View<T, 4> x, int rows) {
-  return {static_cast<int>(ceil_divide(x.extent(1), rows)), static_cast<int>(x.extent(2)),
-          static_cast<int>(x.extent(0))};
-}
+// The least tile of queries of any width.
+inline constexpr int least_query_tile = 32;
 
 }  // namespace detail
 
@@ -52,6 +48,11 @@ void attention_delta(const S& stream, View<E, 4> out, View<const std::remove_con
                    .queries = static_cast<int>(out.extent(1)),
                    .dimension = static_cast<int>(out.extent(3))});
   });
+}
+
+// How many integers attention_backward needs to work with.
+inline Index attention_backward_room(Index queries) {
+  return 4 * ceil_divide(queries, detail::least_query_tile);
 }
 
 // One hop. dq gathers over the hops in dq_carry, which a hop that is both the first and the last leaves
