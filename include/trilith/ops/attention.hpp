@@ -17,7 +17,7 @@ struct AttentionSettings {
   float scale = 1;     // of the scores q · k
   float soft_cap = 0;  // c > 0: a score x becomes c · tanh(x / c); 0: it stays
   // (heads): of each head the logit of a sink, which takes its part of every query's softmax and gives
-  // nothing; empty: none.
+  // nothing; one of −∞ takes none. Empty: no sinks.
   Vector<const float> sinks = {};
 
   bool has_sinks() const { return sinks.size() > 0; }
