@@ -99,6 +99,7 @@ struct BackwardOptions {
   simt::Emulation emulation = {};
   int hops = 1;
   Accumulate accumulate = Accumulate::no;  // into dk and dv, which hold 1
+  Index padding = 8;                       // between rows
 };
 
 struct BackwardResults {
@@ -115,17 +116,17 @@ BackwardResults backward_of(const AttentionInputs& x, const ExpectedAttention& e
                             const BackwardOptions& options = {}) {
   const AttentionShape& s = x.shape;
   const T nan(std::numeric_limits<float>::quiet_NaN());
-  HeadBuffer<T> q(s.batch, s.queries, s.heads, s.dimension, 8, nan);
-  HeadBuffer<T> k(s.batch, s.keys, s.kv_heads, s.dimension, 16, nan);
+  HeadBuffer<T> q(s.batch, s.queries, s.heads, s.dimension, options.padding, nan);
+  HeadBuffer<T> k(s.batch, s.keys, s.kv_heads, s.dimension, 2 * options.padding, nan);
   HeadBuffer<T> v(s.batch, s.keys, s.kv_heads, s.dimension, 0, nan);
-  HeadBuffer<T> d_out(s.batch, s.queries, s.heads, s.dimension, 24, nan);
-  HeadBuffer<T> out(s.batch, s.queries, s.heads, s.dimension, 8, nan);
-  HeadBuffer<T> dq(s.batch, s.queries, s.heads, s.dimension, 8, nan);
-  HeadBuffer<float> carry(s.batch, s.queries, s.heads, s.dimension, 4,
+  HeadBuffer<T> d_out(s.batch, s.queries, s.heads, s.dimension, 3 * options.padding, nan);
+  HeadBuffer<T> out(s.batch, s.queries, s.heads, s.dimension, options.padding, nan);
+  HeadBuffer<T> dq(s.batch, s.queries, s.heads, s.dimension, options.padding, nan);
+  HeadBuffer<float> carry(s.batch, s.queries, s.heads, s.dimension, options.padding / 2,
                           std::numeric_limits<float>::quiet_NaN());
   const G before(options.accumulate == Accumulate::yes ? 1.0f : std::numeric_limits<float>::quiet_NaN());
-  HeadBuffer<G> dk(s.batch, s.keys, s.kv_heads, s.dimension, 8, before);
-  HeadBuffer<G> dv(s.batch, s.keys, s.kv_heads, s.dimension, 16, before);
+  HeadBuffer<G> dk(s.batch, s.keys, s.kv_heads, s.dimension, options.padding, before);
+  HeadBuffer<G> dv(s.batch, s.keys, s.kv_heads, s.dimension, 2 * options.padding, before);
   Buffer<float> lse(s.batch * s.heads * s.queries), delta(s.batch * s.heads * s.queries);
   Buffer<std::int32_t> room(std::max<Index>(ops::attention_backward_room(s.queries), 1));
 

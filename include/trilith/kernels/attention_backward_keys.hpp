@@ -120,11 +120,13 @@ struct AttentionBackwardKeys {
 
     TRILITH_DEVICE void run() {
       find_tiles();
-      copy_tile<threads>(lane, k, p.k.head(batch, kv_head), first_key, p.keys, p.dimension);
-      copy_tile<threads>(lane, v, p.v.head(batch, kv_head), first_key, p.keys, p.dimension);
       Step current = seek(0, first_tile);
-      fetch(current, 0);
-      put_statistics(statistics_of(current), 0);
+      if (current.head < p.group) {
+        copy_tile<threads>(lane, k, p.k.head(batch, kv_head), first_key, p.keys, p.dimension);
+        copy_tile<threads>(lane, v, p.v.head(batch, kv_head), first_key, p.keys, p.dimension);
+        fetch(current, 0);
+        put_statistics(statistics_of(current), 0);
+      }
 
       GradientPart dk, dv;
       dk.clear();
@@ -134,9 +136,7 @@ struct AttentionBackwardKeys {
         lane.barrier();
         const Step next = seek(current.head, current.query_tile + 1);
         if constexpr (tile.stages == 2) fetch(next, turn ^ 1);
-        const OneQuery of_next = statistics_of(next);
-        take(current.needs_mask, turn, dk, dv);
-        put_statistics(of_next, turn ^ 1);
+        take(current.needs_mask, next, turn, dk, dv);
         if constexpr (tile.stages == 1) {
           lane.barrier();
           fetch(next, 0);
@@ -144,7 +144,6 @@ struct AttentionBackwardKeys {
         current = next;
       }
 
-      lane.wait_copies(simt::Pending<0>{});
       lane.barrier();  // nobody reads keys and values any more: gradients take their place
       put(dv, 1, p.dv.head(batch, kv_head));
       put(dk, p.scale, p.dk.head(batch, kv_head));
@@ -160,8 +159,8 @@ struct AttentionBackwardKeys {
         first = each < first ? each : first;
         end = each + 1;
       }
-      first_tile = warp_min(lane, first);
-      end_tile = warp_max(lane, end);
+      first_tile = uniform(lane, warp_min(lane, first));
+      end_tile = uniform(lane, warp_max(lane, end));
     }
 
     TRILITH_DEVICE TileRange range_of(int query_tile) const {
@@ -178,8 +177,9 @@ struct AttentionBackwardKeys {
       for (; head < p.group; ++head, query_tile = first_tile) {
         for (; query_tile < end_tile; ++query_tile) {
           const TileRange range = range_of(query_tile);
-          if (!seen(range)) continue;
-          return {head, query_tile, range.all_first > first_key || range.all_last < first_key + tile.rows};
+          const bool seen_by_all = range.all_first <= first_key && range.all_last >= first_key + tile.rows;
+          const int what = uniform(lane, seen(range) ? (seen_by_all ? 2 : 1) : 0);
+          if (what > 0) return {head, query_tile, what == 1};
         }
       }
       return {p.group, end_tile, false};
@@ -226,7 +226,8 @@ struct AttentionBackwardKeys {
       lane.store(statistics.last, to, query.last);
     }
 
-    TRILITH_DEVICE void take(bool needs_mask, int turn, GradientPart& dk, GradientPart& dv) const {
+    TRILITH_DEVICE void take(bool needs_mask, const Step& next, int turn, GradientPart& dk,
+                             GradientPart& dv) const {
       const Columns q = stage_of(q_stages, turn);
       const Columns d_out = stage_of(d_out_stages, turn);
       ScorePart x, y;
@@ -244,11 +245,20 @@ struct AttentionBackwardKeys {
         x.store(lane, weights, warp.row, warp.score_column);
         y.store(lane, d_scores, warp.row, warp.score_column);
         warp.exchange(lane);
-        warp.add_product(lane, dv, weights, d_out);
-        warp.add_product(lane, dk, d_scores, q);
+      }
+      add_product(dv, weights, x, d_out);
+      const OneQuery of_next = statistics_of(next);  // arrives while the last product is computed
+      add_product(dk, d_scores, y, q);
+      put_statistics(of_next, turn ^ 1);
+    }
+
+    // gradients += scores · columns, with scores from where they are.
+    TRILITH_DEVICE void add_product(GradientPart& gradients, const Scores& exchanged, const ScorePart& own,
+                                    const Columns& columns) const {
+      if constexpr (tile.exchanges()) {
+        warp.add_product(lane, gradients, exchanged, columns);
       } else {
-        warp.add_product(lane, dv, x, d_out);
-        warp.add_product(lane, dk, y, q);
+        warp.add_product(lane, gradients, own, columns);
       }
     }
 
@@ -272,7 +282,7 @@ struct AttentionBackwardKeys {
           TRILITH_UNROLL
           for (int i = 0; i < 4; ++i) {
             const int of = key + 16 * b + i / 2 * 8;
-            const bool visible = !masked || (first[i % 2] <= of && of < last[i % 2]);
+            const bool visible = !masked || ((first[i % 2] <= of) & (of < last[i % 2]));
             gradient.template operator()<capped>(lane, {lse_log2[i % 2], delta[i % 2]}, visible,
                                                  x.x[b][n][i], y.x[b][n][i]);
           }

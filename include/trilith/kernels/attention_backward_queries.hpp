@@ -24,7 +24,8 @@ namespace trilith::inline v0::kernels {
 template <half T, AttentionBackwardTile tile>
 struct AttentionBackwardQueries {
   static_assert(tile.stages == 1 || tile.stages == 2, "AttentionBackwardQueries: stages must be 1 or 2");
-  static_assert(tile.rows <= tile.threads(), "AttentionBackwardQueries: a thread must have one query at most");
+  static_assert(tile.rows <= tile.threads(),
+                "AttentionBackwardQueries: a thread must have one query at most");
 
   static constexpr const char* name = "attention_backward_queries";
   static constexpr int threads = tile.threads();
@@ -199,7 +200,7 @@ struct AttentionBackwardQueries {
           TRILITH_UNROLL
           for (int i = 0; i < 2; ++i) {
             const int of = key + 8 * n + i;
-            const bool visible = !masked || (first <= of && of < last);
+            const bool visible = !masked || ((first <= of) & (of < last));
             gradient.template operator()<capped>(lane, query, visible, x.x[half / 2][n][half % 2 * 2 + i],
                                                  y.x[half / 2][n][half % 2 * 2 + i]);
           }
@@ -207,12 +208,13 @@ struct AttentionBackwardQueries {
       }
     }
 
+    template <class G>
+    TRILITH_DEVICE GradientRows<G> rows_of(const HeadTensor<G>& gradients) const {
+      return {gradients.head(batch, head), first_query + warp.row, warp.width_column, p.queries, p.dimension};
+    }
+
     // scale · dq, with what earlier hops gave.
     TRILITH_DEVICE void put(const GradientPart& dq) const {
-      const auto rows_of = [&](const auto& of) {
-        return GradientRows{of.head(batch, head), first_query + warp.row, warp.width_column, p.queries,
-                            p.dimension};
-      };
       const auto room = warp.room(lane, q);
       room.put(lane, dq, p.scale);
       if (!p.first_hop) room.add(lane, rows_of(p.carry));

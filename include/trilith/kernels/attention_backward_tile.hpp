@@ -27,12 +27,13 @@ struct AttentionBackwardTile {
 
   // Of two tiles of rows, two of columns a stage, and `exchanged` tiles of scores.
   constexpr int tile_bytes(int exchanged) const {
-    return 2 * (2 * rows * width + 2 * stages * columns * width + (exchanges() ? exchanged * rows * columns : 0));
+    return 2 *
+           (2 * rows * width + 2 * stages * columns * width + (exchanges() ? exchanged * rows * columns : 0));
   }
 };
 
-// For dk and dv. A warp has 32 keys, so that a fragment of queries serves 4 mma, and 128 registers a lane hold
-// their gradients.
+// For dk and dv. A warp has 32 keys, so that a fragment of queries serves 4 mma, and 128 registers a lane
+// hold their gradients.
 constexpr AttentionBackwardTile attention_backward_keys_tile(int architecture, int width) {
   if (width == 64) {
     return {.width = 64, .rows = 128, .columns = 32, .row_warps = 4, .column_warps = 1, .stages = 2};

@@ -7,6 +7,7 @@
 #include <trilith/kernels/attention_backward_tile.hpp>
 #include <trilith/kernels/gradient_store.hpp>
 #include <trilith/kernels/shared_tile.hpp>
+#include <trilith/kernels/warp.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -22,7 +23,7 @@ struct BackwardWarp {
 
   using Rows = SharedTile<T, tile.rows, tile.width>;
   using Columns = SharedTile<T, tile.columns, tile.width>;
-  using Scores = SharedTile<T, tile.rows, tile.columns < 64 ? 64 : tile.columns>;  // where exchanged
+  using Scores = SharedTile < T, tile.rows, tile.columns<64 ? 64 : tile.columns>;  // where exchanged
   static constexpr int blocks = tile.warp_rows() / 16;
   using ScorePart = Accumulators<blocks, tile.warp_columns()>;
   using GradientPart = Accumulators<blocks, tile.warp_width()>;
@@ -32,9 +33,10 @@ struct BackwardWarp {
   int row, score_column, width_column;
 
   template <simt::lane Lane>
-  static TRILITH_DEVICE BackwardWarp of(const Lane& lane) {
-    const int part = lane.warp() % tile.column_warps;
-    return {lane.warp() / tile.column_warps * tile.warp_rows(), part * tile.warp_columns(),
+  static TRILITH_DEVICE BackwardWarp of(Lane& lane) {
+    const int warp = uniform(lane, lane.warp());
+    const int part = warp % tile.column_warps;
+    return {warp / tile.column_warps * tile.warp_rows(), part * tile.warp_columns(),
             part * tile.warp_width()};
   }
 
@@ -66,7 +68,7 @@ struct BackwardWarp {
   // Waits for the warps that have the same rows.
   template <simt::lane Lane>
   TRILITH_DEVICE void exchange(Lane& lane) const {
-    lane.barrier(1 + lane.warp() / tile.column_warps, tile.column_warps * simt::warp_size);
+    lane.barrier(1 + row / tile.warp_rows(), tile.column_warps * simt::warp_size);
   }
 
   // The warp's room for its gradients in float: the two tiles of rows are as many bytes as those of all

@@ -26,17 +26,6 @@
 
 namespace trilith::inline v0::ops {
 
-namespace detail {
-
-// A block for each tile of rows of each head of x.
-template <class T>
-simt::Dim3 head_grid(View<T, 4> x, int rows) {
-  return {static_cast<int>(ceil_divide(x.extent(1), rows)), static_cast<int>(x.extent(2)),
-          static_cast<int>(x.extent(0))};
-}
-
-}  // namespace detail
-
 template <kernel_stream S, class E>
 requires half<std::remove_const_t<E>>
 void attention_delta(const S& stream, View<E, 4> out, View<const std::remove_const_t<E>, 4> d_out,
@@ -74,7 +63,7 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
   detail::with_attention_width(q.extent(3), [&](auto width) {
     if (k.size() > 0) {
       constexpr auto tile = kernels::attention_backward_keys_tile(kernels::architecture, width());
-      static_assert(tile.columns >= detail::least_query_tile);
+      static_assert(4 * ceil_divide(1024, tile.columns) <= attention_backward_room(1024));
       const int queries = static_cast<int>(q.extent(1));
       if (queries > 0) {
         const int tiles = ceil_divide(queries, tile.columns);
