@@ -45,16 +45,10 @@ struct Hop {
   bool last = true;
 };
 
-namespace detail {
-
-// The least tile of queries that a backward pass cuts them into.
-inline constexpr int least_query_tile = 32;
-
-}  // namespace detail
-
-// How many integers attention_backward needs to work with, on any device.
+// Integers that the backward pass of some devices works with.
 constexpr Index attention_backward_room(Index queries) {
-  return 4 * ceil_divide(queries, detail::least_query_tile);
+  constexpr Index least_tile = 32;
+  return 4 * ceil_divide(queries, least_tile);
 }
 
 }  // namespace trilith::inline v0::ops

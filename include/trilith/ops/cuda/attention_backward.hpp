@@ -26,13 +26,6 @@
 
 namespace trilith::inline v0::ops {
 
-namespace detail {
-
-// The least tile of queries of any width.
-inline constexpr int least_query_tile = 32;
-
-}  // namespace detail
-
 template <kernel_stream S, class E>
 requires half<std::remove_const_t<E>>
 void attention_delta(const S& stream, View<E, 4> out, View<const std::remove_const_t<E>, 4> d_out,
@@ -48,11 +41,6 @@ void attention_delta(const S& stream, View<E, 4> out, View<const std::remove_con
                    .queries = static_cast<int>(out.extent(1)),
                    .dimension = static_cast<int>(out.extent(3))});
   });
-}
-
-// How many integers attention_backward needs to work with.
-inline Index attention_backward_room(Index queries) {
-  return 4 * ceil_divide(queries, detail::least_query_tile);
 }
 
 // One hop. dq gathers over the hops in dq_carry, which a hop that is both the first and the last leaves
@@ -75,7 +63,7 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
   detail::with_attention_width(q.extent(3), [&](auto width) {
     if (k.size() > 0) {
       constexpr auto tile = kernels::attention_backward_keys_tile(kernels::architecture, width());
-      static_assert(tile.columns >= detail::least_query_tile);
+      static_assert(4 * ceil_divide(1024, tile.columns) <= attention_backward_room(1024));
       const int queries = static_cast<int>(q.extent(1));
       if (queries > 0) {
         const int tiles = ceil_divide(queries, tile.columns);
