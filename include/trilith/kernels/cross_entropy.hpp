@@ -11,6 +11,7 @@
 #include <trilith/kernels/exponential.hpp>
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/rows.hpp>
+#include <trilith/kernels/strided.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -22,7 +23,7 @@ struct RescaleSums {
   struct Params {
     simt::Global<const float> local_max;
     simt::Global<const float> global_max;
-    Rows<float> sum;
+    StridedRows<float> sum;
   };
 
   template <simt::lane Lane, int N>
@@ -68,7 +69,7 @@ template <element T>
 struct CrossEntropyBackward {
   static constexpr const char* name = "cross_entropy_backward";
   struct Params {
-    Rows<T> logits;
+    StridedRows<T> logits;
     Index columns;
     simt::Global<const std::int32_t> targets;
     Index first_column;

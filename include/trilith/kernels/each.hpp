@@ -3,7 +3,7 @@
 //   template <class T>
 //   struct Twice {
 //     static constexpr const char* name = "twice";
-//     struct Params { Rows<T> x; };
+//     struct Params { StridedRows<T> x; };
 //
 //     // To columns column to column + N − 1 of a row.
 //     template <simt::lane Lane, int N>

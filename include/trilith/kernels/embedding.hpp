@@ -7,6 +7,7 @@
 #include <trilith/core/tensor.hpp>
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/rows.hpp>
+#include <trilith/kernels/strided.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -30,17 +31,17 @@ struct Embedding {
   static constexpr const char* name = "embedding";
   struct Params {
     simt::Global<const std::int32_t> tokens;
-    Rows<const T> table;
+    StridedRows<const T> table;
     HeldRows held;
-    Rows<T> y;
+    StridedRows<T> y;
   };
 
   template <simt::lane Lane, int N>
   TRILITH_DEVICE void operator()(Lane& lane, simt::Width<N>, Index n, Index column, const Params& p) const {
     const Index row = p.held.of(lane.load(p.tokens, n));
     simt::Pack<T, N> pack{};
-    if (row >= 0) pack = lane.load(p.table.data, p.table.at(row, column), simt::Width<N>{});
-    lane.store(p.y.data, p.y.at(n, column), pack);
+    if (row >= 0) pack = lane.load(p.table.elements, p.table.at(row, column), simt::Width<N>{});
+    lane.store(p.y.elements, p.y.at(n, column), pack);
   }
 };
 
@@ -49,9 +50,9 @@ template <element T>
 struct AddPositions {
   static constexpr const char* name = "add_positions";
   struct Params {
-    Rows<const T> table;
+    StridedRows<const T> table;
     simt::Global<const std::int32_t> positions;  // (sequence)
-    Rows<T> y;                                   // (batch · sequence, hidden)
+    StridedRows<T> y;                            // (batch · sequence, hidden)
   };
 
   template <simt::lane Lane, int N>
@@ -69,9 +70,9 @@ template <element T>
 struct PositionsBackward {
   static constexpr const char* name = "positions_backward";
   struct Params {
-    Rows<const T> dy;                            // (batch · sequence, hidden)
+    StridedRows<const T> dy;                     // (batch · sequence, hidden)
     simt::Global<const std::int32_t> positions;  // (sequence)
-    Rows<float> d_table;
+    StridedRows<float> d_table;
     Index rows;  // of dy
     bool accumulate;
   };

@@ -14,6 +14,7 @@
 #include <trilith/kernels/embedding.hpp>
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/rows.hpp>
+#include <trilith/kernels/strided.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -28,10 +29,10 @@ struct EmbeddingBackward {
   static constexpr int shared_bytes = 2 * warps * 4;
   struct Params {
     simt::Global<const std::int32_t> tokens;
-    Rows<const T> dy;
+    StridedRows<const T> dy;
     HeldRows held;
     int columns;  // a multiple of N
-    Rows<float> d_table;
+    StridedRows<float> d_table;
   };
 
   static constexpr simt::Dim3 grid(Index tokens, Index columns) {

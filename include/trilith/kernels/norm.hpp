@@ -15,6 +15,7 @@
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/row_team.hpp>
 #include <trilith/kernels/rows.hpp>
+#include <trilith/kernels/strided.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -26,15 +27,15 @@ template <element T>
 struct NormParams {
   Index rows;
   int columns;
-  Rows<const T> x;
+  StridedRows<const T> x;
   // x + bias + residual goes to `sum`, if that is given; each of the two may be left out.
   simt::Global<const T> bias = {};
-  Rows<const T> residual = {};
-  Rows<T> sum = {};
+  StridedRows<const T> residual = {};
+  StridedRows<T> sum = {};
   simt::Global<const T> gamma;
   simt::Global<const T> beta = {};  // of LayerNorm, as the mean
   float epsilon;
-  Rows<T> y;
+  StridedRows<T> y;
   simt::Global<float> mean = {};
   simt::Global<float> rstd;
 };
@@ -93,7 +94,7 @@ struct Norm {
       if (p.bias.data != nullptr) sum = sum + load_floats<Team.width>(lane, p.bias, column);
       if (p.residual.given()) sum = sum + load_floats<Team.width>(lane, p.residual, place.row, column);
       const auto rounded = to_pack<T>(sum);
-      lane.store(p.sum.data, p.sum.at(place.row, column), rounded);
+      lane.store(p.sum.elements, p.sum.at(place.row, column), rounded);
       x.replace(i, rounded);
     });
     x.move_to(p.sum, place.row);

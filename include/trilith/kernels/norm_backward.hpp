@@ -13,6 +13,7 @@
 #include <trilith/kernels/norm.hpp>
 #include <trilith/kernels/row_team.hpp>
 #include <trilith/kernels/rows.hpp>
+#include <trilith/kernels/strided.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -22,13 +23,13 @@ template <element T>
 struct NormBackwardParams {
   Index rows;
   int columns;
-  Rows<const T> dy;
-  Rows<const T> x;
+  StridedRows<const T> dy;
+  StridedRows<const T> x;
   simt::Global<const T> gamma;
   simt::Global<const float> mean = {};  // of LayerNorm
   simt::Global<const float> rstd;
-  Rows<const T> d_residual = {};  // is added to dx, if it is given
-  Rows<T> dx;                     // may be dy or d_residual
+  StridedRows<const T> d_residual = {};  // is added to dx, if it is given
+  StridedRows<T> dx;                     // may be dy or d_residual
 };
 
 template <NormKind Kind, element T, RowTeam Team>
@@ -84,8 +85,8 @@ struct NormTerms {
   static constexpr const char* name = centered ? "layer_norm_parameters" : "rms_norm_parameters";
   static constexpr int count = centered ? 2 : 1;
   struct Params {
-    Rows<const T> dy;
-    Rows<const T> x;
+    StridedRows<const T> dy;
+    StridedRows<const T> x;
     simt::Global<const float> mean = {};  // of LayerNorm
     simt::Global<const float> rstd;
   };

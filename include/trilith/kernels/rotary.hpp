@@ -10,6 +10,7 @@
 #include <trilith/kernels/each_head.hpp>
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/rows.hpp>
+#include <trilith/kernels/strided.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -21,21 +22,21 @@ template <element T, bool Back>
 struct Rotary {
   static constexpr const char* name = Back ? "rotary_backward" : "rotary";
   struct Params {
-    Rows<const float> table;  // (sequence, dimension): cosines, then sines
-    Heads<T> x;
+    StridedRows<const float> table;  // (sequence, dimension): cosines, then sines
+    HeadTensor<T> x;
     Index half;  // of the dimension
   };
 
   template <simt::lane Lane, int N>
-  TRILITH_DEVICE void operator()(Lane& lane, simt::Width<N>, const Place& place, const Params& p) const {
+  TRILITH_DEVICE void operator()(Lane& lane, simt::Width<N>, const HeadPlace& place, const Params& p) const {
     const Floats<N> cosine = load_floats<N>(lane, p.table, place.row, place.column);
     Floats<N> sine = load_floats<N>(lane, p.table, place.row, p.half + place.column);
     if constexpr (Back) sine = sine * -1.0f;
     const Index at = p.x.at(place);
-    const Floats<N> a = load_floats<N>(lane, p.x.data, at);
-    const Floats<N> b = load_floats<N>(lane, p.x.data, at + p.half);
-    store_floats(lane, p.x.data, at, a * cosine - b * sine);
-    store_floats(lane, p.x.data, at + p.half, b * cosine + a * sine);
+    const Floats<N> a = load_floats<N>(lane, p.x.elements, at);
+    const Floats<N> b = load_floats<N>(lane, p.x.elements, at + p.half);
+    store_floats(lane, p.x.elements, at, a * cosine - b * sine);
+    store_floats(lane, p.x.elements, at + p.half, b * cosine + a * sine);
   }
 };
 
@@ -72,7 +73,7 @@ struct RotaryTable {
     simt::Global<const std::int32_t> positions;
     double theta;
     Index half;
-    Rows<float> table;
+    StridedRows<float> table;
   };
 
   template <simt::lane Lane>
@@ -80,8 +81,8 @@ struct RotaryTable {
     const std::int32_t position = lane.load(p.positions, row);
     const double frequency = std::pow(p.theta, -static_cast<double>(column) / static_cast<double>(p.half));
     const SineCosine angle = sine_cosine(frequency * (position > 0 ? position : 0));
-    lane.store(p.table.data, p.table.at(row, column), static_cast<float>(angle.cosine));
-    lane.store(p.table.data, p.table.at(row, p.half + column), static_cast<float>(angle.sine));
+    lane.store(p.table.elements, p.table.at(row, column), static_cast<float>(angle.cosine));
+    lane.store(p.table.elements, p.table.at(row, p.half + column), static_cast<float>(angle.sine));
   }
 };
 

@@ -9,6 +9,7 @@
 #include <trilith/core/tensor.hpp>
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/rows.hpp>
+#include <trilith/kernels/strided.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -62,12 +63,12 @@ struct TeamPlace {
 template <class T, RowTeam Team>
 class TeamRow {
  public:
-  TRILITH_DEVICE TeamRow(const Rows<const T>& from, Index row)
-      : from_(from.data), first_(row * from.stride) {}
+  TRILITH_DEVICE TeamRow(const StridedRows<const T>& from, Index row)
+      : from_(from.elements), first_(row * from.stride) {}
 
   // From now on the row is read at another place, to which the thread writes its packs.
-  TRILITH_DEVICE void move_to(const Rows<const T>& to, Index row) {
-    from_ = to.data;
+  TRILITH_DEVICE void move_to(const StridedRows<const T>& to, Index row) {
+    from_ = to.elements;
     first_ = row * to.stride;
   }
 

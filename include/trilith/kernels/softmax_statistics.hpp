@@ -11,6 +11,7 @@
 #include <trilith/kernels/exponential.hpp>
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/rows.hpp>
+#include <trilith/kernels/strided.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -48,7 +49,7 @@ struct SoftmaxStatistics {
   using Reduction = BlockReduction<float, threads / simt::warp_size>;
   static constexpr int shared_bytes = Reduction::shared_bytes;
   struct Params {
-    Rows<const T> logits;
+    StridedRows<const T> logits;
     Index columns;  // any number
     simt::Global<const std::int32_t> targets;
     Index first_column;

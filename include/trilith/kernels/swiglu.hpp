@@ -11,6 +11,7 @@
 #include <trilith/kernels/exponential.hpp>
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/rows.hpp>
+#include <trilith/kernels/strided.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -35,9 +36,9 @@ template <element T>
 struct Swiglu {
   static constexpr const char* name = "swiglu";
   struct Params {
-    Rows<const T> gate;
-    Rows<const T> up;
-    Rows<T> y;
+    StridedRows<const T> gate;
+    StridedRows<const T> up;
+    StridedRows<T> y;
   };
 
   template <simt::lane Lane, int N>
@@ -54,11 +55,11 @@ template <element T>
 struct SwigluBackward {
   static constexpr const char* name = "swiglu_backward";
   struct Params {
-    Rows<const T> gate;
-    Rows<const T> up;
-    Rows<const T> dy;
-    Rows<T> d_gate;
-    Rows<T> d_up;
+    StridedRows<const T> gate;
+    StridedRows<const T> up;
+    StridedRows<const T> dy;
+    StridedRows<T> d_gate;
+    StridedRows<T> d_up;
   };
 
   template <simt::lane Lane, int N>

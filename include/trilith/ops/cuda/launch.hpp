@@ -13,7 +13,7 @@
 #include <trilith/kernels/column_sums.hpp>
 #include <trilith/kernels/each.hpp>
 #include <trilith/kernels/each_head.hpp>
-#include <trilith/kernels/rows.hpp>
+#include <trilith/kernels/strided.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -31,16 +31,16 @@ constexpr simt::Global<T> span_of(View<T, Rank> view) {
 }
 
 template <class T>
-constexpr kernels::Rows<T> rows_of(Matrix<T> view) {
+constexpr kernels::StridedRows<T> rows_of(Matrix<T> view) {
   return {span_of(view), view.stride(0)};
 }
 template <class T>
-constexpr kernels::Rows<T> rows_of(Vector<T> view) {
+constexpr kernels::StridedRows<T> rows_of(Vector<T> view) {
   return {span_of(view), 0};
 }
 
 template <class T>
-constexpr kernels::Heads<T> heads_of(View<T, 4> view) {
+constexpr kernels::HeadTensor<T> head_tensor(View<T, 4> view) {
   return {span_of(view), view.stride(0), view.stride(1), view.stride(2)};
 }
 

@@ -19,7 +19,7 @@ void rotate(const S& stream, Matrix<const float> table, View<T, 4> x) {
   constexpr int n = kernels::widest<float, T>;
   const Index half = x.extent(3) / 2;
   launch_each_head<kernels::Rotary<T, Back>, n>(stream, x, half, half % n == 0 && rows_aligned<n>(table, x),
-                                                {rows_of(table), heads_of(x), half});
+                                                {rows_of(table), head_tensor(x), half});
 }
 
 }  // namespace detail
