@@ -189,4 +189,10 @@ using ThreadWorld = BasicThreadWorld<ThreadCommunicator>;
 
 static_assert(world<ThreadWorld>);
 
+// The world of threads whose ranks compute on device D: ThreadWorld, unless D's own header says another.
+template <class D>
+struct ThreadWorldOf {
+  using type = ThreadWorld;
+};
+
 }  // namespace trilith::inline v0
