@@ -1,8 +1,10 @@
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include <gtest/gtest.h>
 
+#include <trilith/ops/cuda/elementwise.hpp>
 #include <trilith/ops/cuda/swiglu.hpp>
 
 #include "test/support/activations_reference.hpp"
@@ -105,6 +107,25 @@ TYPED_TEST(SwigluKernels, MayOverwriteTheirInputs) {
   a = up;
   ops::swiglu(s, gate.matrix(), a.matrix(), a.matrix());
   EXPECT_TRUE(a == y);
+}
+
+TYPED_TEST(SwigluKernels, OfInfinityAreTheirLimits) {
+  using T = TypeParam;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  Elements<T> gate(Index{2});
+  gate[0] = T(infinity);
+  gate[1] = T(-infinity);
+  Elements<T> one(Index{2});
+  Elements<T> y(Index{2});
+  Elements<T> d_gate(Index{2});
+  Elements<T> d_up(Index{2});
+  const EmulatedStream s;
+  ops::fill(s, one.vector(), 1.0f);
+  ops::swiglu(s, gate.matrix(), one.matrix(), y.matrix());
+  ops::swiglu_backward(s, gate.matrix(), one.matrix(), one.matrix(), d_gate.matrix(), d_up.matrix());
+  EXPECT_EQ(std::as_const(y)[0], double{infinity});
+  EXPECT_NEAR(std::as_const(y)[1], 0, 1e-35);
+  expect_near(d_gate, [&](Index, Index i) { return Near{i == 0 ? 1.0 : 0.0, 1e-35}; });
 }
 
 TYPED_TEST(SwigluKernels, NanStaysNan) {
