@@ -19,7 +19,8 @@ load("//bazel:words_flag.bzl", "WordsInfo")
 # For target_compatible_with.
 requires_nvcc = [] if NVCC else ["@platforms//:incompatible"]
 
-_OPTIONS = ["-std=c++20", "--expt-relaxed-constexpr", "-O3"]
+# nvcc says that a conversion is never used (554) though its `requires` says so too.
+_OPTIONS = ["-std=c++20", "--expt-relaxed-constexpr", "-O3", "-diag-suppress=554"]
 
 _ATTRS = {
     "hdrs": attr.label_list(allow_files = [".h", ".hpp", ".cuh"], doc = "Headers that lie beside the sources."),

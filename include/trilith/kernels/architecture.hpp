@@ -1,7 +1,8 @@
 // What of a GPU's architecture decides how kernels are cut into tiles.
 //
-// A kernel's tiles are template arguments, so a launch and all its machine codes must agree on them: they suit the
-// least architecture that a source is compiled for. To have tiles of sm_90, compile for it and later ones only.
+// A kernel's tiles are template arguments, so a launch and all its machine codes must agree on them: they
+// suit the least architecture that a source is compiled for. To have tiles of sm_90, compile for it and later
+// ones only.
 #pragma once
 
 namespace trilith::inline v0::kernels {
@@ -16,8 +17,8 @@ inline constexpr int architecture = [] {
 #endif
 }();
 
-// KiB of shared memory that all blocks of a multiprocessor have together; each takes 1 KiB besides its own. CUDA C++
-// Programming Guide, "Technical Specifications per Compute Capability".
+// KiB of shared memory that all blocks of a multiprocessor have together; each takes 1 KiB besides its own.
+// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 constexpr int shared_kib_of_multiprocessor(int architecture) {
   if (architecture >= 90 && architecture < 120) return 228;
   return architecture == 80 || architecture == 87 ? 164 : 100;

@@ -7,6 +7,7 @@
 #include <trilith/kernels/attention_backward_tile.hpp>
 #include <trilith/kernels/gradient_store.hpp>
 #include <trilith/kernels/shared_tile.hpp>
+#include <trilith/kernels/warp.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -14,7 +15,8 @@ namespace trilith::inline v0::kernels {
 
 template <half T, AttentionBackwardTile tile>
 struct BackwardWarp {
-  static_assert(tile.warp_rows() % 16 == 0 && tile.warp_columns() % 16 == 0 && tile.warp_width() % 16 == 0,
+  static_assert(tile.warp_rows() % 16 == 0 && tile.warp_columns() % tile.strip == 0 && tile.strip % 16 == 0 &&
+                    tile.warp_width() % 16 == 0,
                 "AttentionBackwardTile: a warp's parts must be multiples of 16");
   static_assert(!tile.exchanges() || tile.columns >= 64,
                 "AttentionBackwardTile: a row of exchanged scores is 64 elements at least");
@@ -22,9 +24,10 @@ struct BackwardWarp {
 
   using Rows = SharedTile<T, tile.rows, tile.width>;
   using Columns = SharedTile<T, tile.columns, tile.width>;
-  using Scores = SharedTile<T, tile.rows, tile.columns < 64 ? 64 : tile.columns>;  // where exchanged
+  using Scores = SharedTile < T, tile.rows, tile.columns<64 ? 64 : tile.columns>;  // where exchanged
   static constexpr int blocks = tile.warp_rows() / 16;
   using ScorePart = Accumulators<blocks, tile.warp_columns()>;
+  using ScoreStrip = Accumulators<blocks, tile.strip>;
   using GradientPart = Accumulators<blocks, tile.warp_width()>;
   using Room = GradientRoom<tile.warp_rows(), tile.warp_width()>;
 
@@ -32,28 +35,33 @@ struct BackwardWarp {
   int row, score_column, width_column;
 
   template <simt::lane Lane>
-  static TRILITH_DEVICE BackwardWarp of(const Lane& lane) {
-    const int part = lane.warp() % tile.column_warps;
-    return {lane.warp() / tile.column_warps * tile.warp_rows(), part * tile.warp_columns(),
+  static TRILITH_DEVICE BackwardWarp of(Lane& lane) {
+    const int warp = uniform(lane, lane.warp());
+    const int part = warp % tile.column_warps;
+    return {warp / tile.column_warps * tile.warp_rows(), part * tile.warp_columns(),
             part * tile.warp_width()};
   }
 
-  // scores += rows · columnsᵀ
-  template <simt::lane Lane>
-  TRILITH_DEVICE void add_scores(Lane& lane, ScorePart& scores, const Rows& rows,
-                                 const Columns& columns) const {
+  // scores += rows · columnsᵀ, for the columns from the warp's `first` on.
+  template <simt::lane Lane, int Count>
+  TRILITH_DEVICE void add_scores(Lane& lane, Accumulators<blocks, Count>& scores, const Rows& rows,
+                                 const Columns& columns, int first) const {
     multiply<tile.width>(
         lane, scores, [&](int block, int at) { return load_a(lane, rows, row + 16 * block, at); },
-        [&](int at, int column) { return load_b(lane, columns, at, score_column + column); });
+        [&](int at, int column) { return load_b(lane, columns, at, score_column + first + column); });
   }
 
-  // gradients += scores · columns, with the warp's own scores or with exchanged ones.
-  template <simt::lane Lane>
-  TRILITH_DEVICE void add_product(Lane& lane, GradientPart& gradients, const ScorePart& scores,
-                                  const Columns& columns) const {
-    multiply<tile.columns>(
-        lane, gradients, [&](int block, int at) { return scores.template as_a<T>(block, at); },
-        [&](int at, int column) { return load_b_transposed(lane, columns, at, width_column + column); });
+  // gradients += scores · columns, with the warp's own scores from `first_score` on, which are for the strip
+  // of columns from `first` on; or with all, exchanged.
+  template <simt::lane Lane, int Count>
+  TRILITH_DEVICE void add_product(Lane& lane, GradientPart& gradients,
+                                  const Accumulators<blocks, Count>& scores, int first_score,
+                                  const Columns& columns, int first) const {
+    multiply<tile.strip>(
+        lane, gradients, [&](int block, int at) { return scores.template as_a<T>(block, first_score + at); },
+        [&](int at, int column) {
+          return load_b_transposed(lane, columns, first + at, width_column + column);
+        });
   }
   template <simt::lane Lane>
   TRILITH_DEVICE void add_product(Lane& lane, GradientPart& gradients, const Scores& scores,
@@ -66,7 +74,7 @@ struct BackwardWarp {
   // Waits for the warps that have the same rows.
   template <simt::lane Lane>
   TRILITH_DEVICE void exchange(Lane& lane) const {
-    lane.barrier(1 + lane.warp() / tile.column_warps, tile.column_warps * simt::warp_size);
+    lane.barrier(1 + row / tile.warp_rows(), tile.column_warps * simt::warp_size);
   }
 
   // The warp's room for its gradients in float: the two tiles of rows are as many bytes as those of all

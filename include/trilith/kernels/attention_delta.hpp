@@ -14,7 +14,8 @@ namespace trilith::inline v0::kernels {
 // batch).
 template <half T, int width>
 struct AttentionDelta {
-  static_assert(width == 64 || width == 128 || width == 256, "AttentionDelta: the width must be 64, 128 or 256");
+  static_assert(width == 64 || width == 128 || width == 256,
+                "AttentionDelta: the width must be 64, 128 or 256");
 
   static constexpr const char* name = "attention_delta";
   static constexpr int threads = 128;

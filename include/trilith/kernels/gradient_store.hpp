@@ -2,6 +2,9 @@
 // side.
 #pragma once
 
+#include <bit>
+#include <cstdint>
+
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/half.hpp>
 #include <trilith/core/tensor.hpp>
@@ -89,13 +92,15 @@ struct GradientRoom {
       if (!to.has(row, column)) return;
       const auto one = lane.load(floats, index(row, column + 4 * swapped), simt::Width<4>{});
       const auto other = lane.load(floats, index(row, column + 4 - 4 * swapped), simt::Width<4>{});
-      simt::Pack<T, 8> rounded;
+      simt::Pack<std::uint32_t, 4> rounded;
       TRILITH_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        rounded[i] = T(swapped != 0 ? other[i] : one[i]);
-        rounded[i + 4] = T(swapped != 0 ? one[i] : other[i]);
+      for (int i = 0; i < 4; i += 2) {
+        const std::uint32_t of_one = pack_pair<T>(one[i], one[i + 1]);
+        const std::uint32_t of_other = pack_pair<T>(other[i], other[i + 1]);
+        rounded[i / 2] = swapped != 0 ? of_other : of_one;
+        rounded[i / 2 + 2] = swapped != 0 ? of_one : of_other;
       }
-      lane.store(to.matrix.elements, to.index(row, column), rounded);
+      lane.store(to.matrix.elements, to.index(row, column), std::bit_cast<simt::Pack<T, 8>>(rounded));
     });
   }
 

@@ -35,6 +35,12 @@ struct SharedTile {
 
   // Where element (row, column) lies in `elements`, and the rest of its chunk after it.
   static TRILITH_DEVICE int index(int row, int column) { return row * Columns + (column ^ row % 8 * 8); }
+
+  // The index of (row, column + columns) from that of (row, column), where the two have no bit in common, and
+  // column is below 64. So addresses of a warp's fragments differ by 4 values of XOR, and by constants.
+  static TRILITH_DEVICE int moved(int index, int columns) {
+    return (index ^ columns % 64) + columns / 64 * 64;
+  }
 };
 
 // Starts copying rows first_row on of `from` into the tile; what lies beyond row `rows` or column `columns`
@@ -50,11 +56,11 @@ TRILITH_DEVICE void copy_tile(Lane& lane, const SharedTile<T, Rows, Columns>& to
   const int column = lane.thread() % chunks * 8;
   const int row = lane.thread() / chunks;
   const int present = column < columns ? rows - first_row - row : 0;
-  const Index begin = (first_row + row) * from.stride + column;
+  const int own = to.index(row, column);
+  Index at = (first_row + row) * from.stride + column;
   TRILITH_UNROLL
-  for (int i = 0; i < Rows; i += step) {
-    lane.copy_async_or_zero(to.elements, to.index(row + i, column), from.elements, begin + i * from.stride,
-                            i < present);
+  for (int i = 0; i < Rows; i += step, at += step * from.stride) {
+    lane.copy_async_or_zero(to.elements, i * Columns + (own ^ i % 8 * 8), from.elements, at, i < present);
   }
 }
 
@@ -69,7 +75,7 @@ template <simt::lane Lane, half T, int Rows, int Columns>
 TRILITH_DEVICE simt::FragmentA<T> load_a(Lane& lane, const SharedTile<T, Rows, Columns>& tile, int row,
                                          int k) {
   const int own = tile.index(lane.index() % 16, lane.index() / 16 * 8);
-  return lane.ldmatrix(tile.elements, row * Columns + (own ^ k), simt::Matrices<4>{});
+  return lane.ldmatrix(tile.elements, row * Columns + tile.moved(own, k), simt::Matrices<4>{});
 }
 
 // (16, 16), the transpose of what lies in a tile (k, row).
@@ -77,7 +83,7 @@ template <simt::lane Lane, half T, int Rows, int Columns>
 TRILITH_DEVICE simt::FragmentA<T> load_a_transposed(Lane& lane, const SharedTile<T, Rows, Columns>& tile,
                                                     int row, int k) {
   const int own = tile.index(lane.index() % 8 + lane.index() / 16 * 8, lane.index() / 8 % 2 * 8);
-  return lane.ldmatrix_transposed(tile.elements, k * Columns + (own ^ row), simt::Matrices<4>{});
+  return lane.ldmatrix_transposed(tile.elements, k * Columns + tile.moved(own, row), simt::Matrices<4>{});
 }
 
 // Two fragments of B, (16, 8) each, `column` and `column` + 8 on.
@@ -92,7 +98,7 @@ struct FragmentsB {
 template <simt::lane Lane, half T, int Rows, int Columns>
 TRILITH_DEVICE FragmentsB<T> load_b(Lane& lane, const SharedTile<T, Rows, Columns>& tile, int k, int column) {
   const int own = tile.index(lane.index() % 8 + lane.index() / 16 * 8, lane.index() / 8 % 2 * 8);
-  return {lane.ldmatrix(tile.elements, column * Columns + (own ^ k), simt::Matrices<4>{})};
+  return {lane.ldmatrix(tile.elements, column * Columns + tile.moved(own, k), simt::Matrices<4>{})};
 }
 
 // (16, 16) of a tile (k, column).
@@ -100,7 +106,8 @@ template <simt::lane Lane, half T, int Rows, int Columns>
 TRILITH_DEVICE FragmentsB<T> load_b_transposed(Lane& lane, const SharedTile<T, Rows, Columns>& tile, int k,
                                                int column) {
   const int own = tile.index(lane.index() % 16, lane.index() / 16 * 8);
-  return {lane.ldmatrix_transposed(tile.elements, k * Columns + (own ^ column), simt::Matrices<4>{})};
+  return {
+      lane.ldmatrix_transposed(tile.elements, k * Columns + tile.moved(own, column), simt::Matrices<4>{})};
 }
 
 // An accumulator, rounded, whose element (0, 0) goes to (row, column).
@@ -110,7 +117,7 @@ TRILITH_DEVICE void store_accumulator(Lane& lane, const SharedTile<T, Rows, Colu
   const int own = tile.index(lane.index() / 4, lane.index() % 4 * 2);
   TRILITH_UNROLL
   for (int i = 0; i < 2; ++i) {
-    lane.store(tile.elements, (row + 8 * i) * Columns + (own ^ column),
+    lane.store(tile.elements, (row + 8 * i) * Columns + tile.moved(own, column),
                std::bit_cast<simt::Pack<T, 2>>(pack_pair<T>(values[2 * i], values[2 * i + 1])));
   }
 }

@@ -45,8 +45,8 @@ TRILITH_DEVICE TileRange tile_range(Lane& lane, const KeyRanges& ranges, int fir
     range.all_first = first > range.all_first ? first : range.all_first;
     range.all_last = last < range.all_last ? last : range.all_last;
   }
-  return {warp_min(lane, range.first), warp_max(lane, range.last), warp_max(lane, range.all_first),
-          warp_min(lane, range.all_last)};
+  return {uniform(lane, warp_min(lane, range.first)), uniform(lane, warp_max(lane, range.last)),
+          uniform(lane, warp_max(lane, range.all_first)), uniform(lane, warp_min(lane, range.all_last))};
 }
 
 // The ranges of all tiles of `rows` queries. Each warp takes one.

@@ -27,6 +27,13 @@ TRILITH_DEVICE T warp_min(Lane& lane, T x) {
   return x;
 }
 
+// x, which all lanes have, so that the compiler knows they have it: it then keeps x, and what follows from
+// it, in registers of the warp.
+template <simt::lane Lane, class T>
+TRILITH_DEVICE T uniform(Lane& lane, T x) {
+  return lane.shuffle(x, 0);
+}
+
 template <simt::lane Lane>
 TRILITH_DEVICE float quad_max(Lane& lane, float x) {
   TRILITH_UNROLL

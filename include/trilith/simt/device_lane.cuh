@@ -117,7 +117,7 @@ class DeviceLane {
                                          Global<const std::type_identity_t<T>> from, Index from_index,
                                          bool read) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address(to.data + to_index)),
-                 "l"(__cvta_generic_to_global(from.data + (read ? from_index : 0))), "r"(read ? 16 : 0)
+                 "l"(__cvta_generic_to_global(from.data + from_index)), "r"(read ? 16 : 0)
                  : "memory");
   }
   TRILITH_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

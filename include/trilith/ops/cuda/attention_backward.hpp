@@ -18,6 +18,7 @@
 #include <trilith/kernels/attention_backward_tile.hpp>
 #include <trilith/kernels/attention_delta.hpp>
 #include <trilith/kernels/attention_sinks_backward.hpp>
+#include <trilith/kernels/soft_cap.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/attention.hpp>
@@ -25,17 +26,6 @@
 #include <trilith/ops/cuda/launch.hpp>
 
 namespace trilith::inline v0::ops {
-
-namespace detail {
-
-// A block for each tile of rows of each head of x.
-template <class T>
-simt::Dim3 head_grid(View<T, 4> x, int rows) {
-  return {static_cast<int>(ceil_divide(x.extent(1), rows)), static_cast<int>(x.extent(2)),
-          static_cast<int>(x.extent(0))};
-}
-
-}  // namespace detail
 
 template <kernel_stream S, class E>
 requires half<std::remove_const_t<E>>
@@ -74,7 +64,8 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
   detail::with_attention_width(q.extent(3), [&](auto width) {
     if (k.size() > 0) {
       constexpr auto tile = kernels::attention_backward_keys_tile(kernels::architecture, width());
-      static_assert(tile.columns >= detail::least_query_tile);
+      static_assert(tile.columns >= detail::least_query_tile,
+                    "attention_backward_room: least_query_tile must be the least tile of queries");
       const int queries = static_cast<int>(q.extent(1));
       if (queries > 0) {
         const int tiles = ceil_divide(queries, tile.columns);
@@ -97,7 +88,7 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
                      .dimension = static_cast<int>(k.extent(3)),
                      .group = static_cast<int>(q.extent(2) / k.extent(2)),
                      .scale = settings.scale,
-                     .soft_cap = settings.soft_cap,
+                     .scores = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
                      .accumulate = into_dk_dv == Accumulate::yes});
     }
     if (q.size() > 0) {
@@ -113,11 +104,10 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
                      .dq = detail::head_tensor(dq),
                      .carry = detail::head_tensor(dq_carry),
                      .queries = static_cast<int>(q.extent(1)),
-                     .keys = static_cast<int>(k.extent(1)),
                      .dimension = static_cast<int>(q.extent(3)),
                      .group = static_cast<int>(q.extent(2) / k.extent(2)),
                      .scale = settings.scale,
-                     .soft_cap = settings.soft_cap,
+                     .scores = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
                      .first_hop = hop.first,
                      .last_hop = hop.last});
     }

@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include <trilith/core/error.hpp>
-#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/kernel_stream.hpp>
 #include <trilith/kernels/attention_backward_float.hpp>
@@ -29,11 +28,6 @@ void with_float_width(Index dimension, Body&& body) {
   throw Error("attention with heads of dimension " + std::to_string(dimension), "give at most 256");
 }
 
-inline simt::Dim3 attention_grid(Index rows, Index heads, Index batch) {
-  return {static_cast<int>(ceil_divide(rows, Index{kernels::FloatAttention::own})), static_cast<int>(heads),
-          static_cast<int>(batch)};
-}
-
 }  // namespace detail
 
 // One hop; heads have at most 256 elements.
@@ -44,7 +38,7 @@ void attention(const S& stream, View<const float, 4> q, View<const float, 4> k, 
   if (q.size() == 0) return;
   detail::with_float_width(q.extent(3), [&](auto width) {
     stream.launch(kernels::AttentionForwardFloat<width()>{},
-                  detail::attention_grid(q.extent(1), q.extent(2), q.extent(0)),
+                  detail::head_grid(q, kernels::FloatAttention::own),
                   {.q = detail::head_tensor(q),
                    .k = detail::head_tensor(k),
                    .v = detail::head_tensor(v),
@@ -77,8 +71,7 @@ template <kernel_stream S>
 void attention_delta(const S& stream, View<const float, 4> out, View<const float, 4> d_out,
                      View<float, 3> delta) {
   if (out.size() == 0) return;
-  stream.launch(kernels::AttentionDeltaFloat{},
-                detail::attention_grid(out.extent(1), out.extent(2), out.extent(0)),
+  stream.launch(kernels::AttentionDeltaFloat{}, detail::head_grid(out, kernels::FloatAttention::own),
                 {.out = detail::head_tensor(out),
                  .d_out = detail::head_tensor(d_out),
                  .delta = detail::per_query(delta),
@@ -114,10 +107,10 @@ void attention_backward(const S& stream, View<const float, 4> q, View<const floa
       .settings = {settings.scale, settings.soft_cap}};
   detail::with_float_width(q.extent(3), [&](auto width) {
     stream.launch(kernels::AttentionBackwardQueriesFloat<width()>{},
-                  detail::attention_grid(q.extent(1), q.extent(2), q.extent(0)), params);
+                  detail::head_grid(q, kernels::FloatAttention::own), params);
     if (k.size() == 0) return;
     stream.launch(kernels::AttentionBackwardKeysFloat<width()>{},
-                  detail::attention_grid(k.extent(1), k.extent(2), k.extent(0)), params);
+                  detail::head_grid(k, kernels::FloatAttention::own), params);
   });
 }
 

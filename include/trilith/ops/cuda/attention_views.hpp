@@ -5,11 +5,13 @@
 #include <type_traits>
 
 #include <trilith/core/error.hpp>
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/ops/attention.hpp>
 #include <trilith/ops/cuda/launch.hpp>
+#include <trilith/simt/lane.hpp>
 
 namespace trilith::inline v0::ops::detail {
 
@@ -19,6 +21,13 @@ kernels::PerQuery<T> per_query(View<T, 3> x) {
 }
 inline kernels::KeyRanges key_ranges(const KeyRanges& ranges) {
   return {span_of(ranges.first), span_of(ranges.last)};
+}
+
+// A block for each tile of rows of each head of x.
+template <class T>
+simt::Dim3 head_grid(View<T, 4> x, int rows) {
+  return {static_cast<int>(ceil_divide(x.extent(1), rows)), static_cast<int>(x.extent(2)),
+          static_cast<int>(x.extent(0))};
 }
 
 // Calls body(width) with the width of tiles that a head's dimension takes, as a constant.

@@ -1,0 +1,41 @@
+// How a pass of attention is cut into tiles.
+#pragma once
+
+#include <trilith/kernels/architecture.hpp>
+
+namespace trilith::inline v0::kernels {
+
+struct AttentionTile {
+  int rows;     // queries of a block
+  int columns;  // keys of a tile
+  int width;    // of queries, keys and values: the dimension, rounded up to 64, 128 or 256
+  int warps;    // each takes rows / warps queries
+  int stages;   // tiles of keys or values that are in shared memory at once
+
+  friend constexpr bool operator==(const AttentionTile&, const AttentionTile&) = default;
+
+  constexpr int threads() const { return 32 * warps; }
+  constexpr int shared_bytes() const { return 2 * width * (rows + stages * columns); }
+};
+
+// Tiles of the forward pass. A warp has 32 queries, so that a fragment of keys or values serves 4 mma, where
+// its 255 registers a lane hold their output, or 16. Two blocks share a multiprocessor, or one of 256 threads
+// has it, and the stages take what shared memory there is, 2 to 4 of them.
+constexpr AttentionTile attention_forward_tile(int architecture, int width) {
+  const int all = shared_kib_of_multiprocessor(architecture) * 1024;
+  AttentionTile tile{.rows = 128, .columns = 64, .width = width, .warps = 4, .stages = 2};
+  if (width == 64) tile.columns = 128;
+  if (width == 256) tile.warps = 8;
+  if (tile.shared_bytes() > all - 1024) {
+    tile.rows = 64;
+    tile.warps = 4;
+  }
+  const int blocks = tile.warps == 8 ? 1 : 2;
+  for (AttentionTile more = tile; more.stages < 4;) {
+    ++more.stages;
+    if (blocks * (more.shared_bytes() + 1024) <= all) tile = more;
+  }
+  return tile;
+}
+
+}  // namespace trilith::inline v0::kernels
