@@ -189,4 +189,10 @@ using ThreadWorld = BasicThreadWorld<ThreadCommunicator>;
 
 static_assert(world<ThreadWorld>);
 
+// The world of a device's ranks where none is named. A device with another one specialises this.
+template <class D>
+struct DefaultWorld {
+  using type = ThreadWorld;
+};
+
 }  // namespace trilith::inline v0

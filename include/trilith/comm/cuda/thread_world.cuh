@@ -6,6 +6,7 @@
 #include <trilith/comm/thread_communicator.hpp>
 #include <trilith/comm/thread_world.hpp>
 #include <trilith/comm/world.hpp>
+#include <trilith/device/cuda.cuh>
 
 namespace trilith::inline v0 {
 
@@ -15,5 +16,10 @@ using CudaThreadWorld = BasicThreadWorld<CudaThreadCommunicator>;
 
 static_assert(communicator<CudaThreadCommunicator>);
 static_assert(world<CudaThreadWorld>);
+
+template <>
+struct DefaultWorld<Cuda> {
+  using type = CudaThreadWorld;
+};
 
 }  // namespace trilith::inline v0
