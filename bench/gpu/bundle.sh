@@ -43,8 +43,12 @@ options=(
   --linkopt=-static-libgcc
   --linkopt=-static-libstdc++
 )
-mapfile -t tests < <("${bazel[@]}" query 'attr(tags, "requires-gpu", kind(cc_test, //...))' 2>/dev/null | sort)
-mapfile -t benchmarks < <("${bazel[@]}" query 'attr(tags, "requires-gpu", kind(cc_binary, //bench/gpu:all))' 2>/dev/null | sort)
+# needing_gpu KIND PATTERN: the labels.
+needing_gpu() {
+  "${bazel[@]}" query "attr(tags, requires-gpu, kind($1, $2))" 2>/dev/null | sort
+}
+mapfile -t tests < <(needing_gpu cc_test //...)
+mapfile -t benchmarks < <(needing_gpu cc_binary //bench/gpu:all)
 programs=(//bench/gpu:machine //bench/gpu:summary)
 if ((${#tests[@]} == 0 || ${#benchmarks[@]} == 0)); then
   echo "bundle.sh: Bazel finds no test or no benchmark with the tag requires-gpu" >&2

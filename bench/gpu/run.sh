@@ -42,14 +42,17 @@ library_folders() {
   timeout 20 python3 -c "$python" 2>/dev/null | while read -r packages; do printf '%s\n' "$packages"/nvidia/*/lib; done
 }
 
+# Before each program of the bundle, but not before PyTorch, which brings its own.
+paths=${LD_LIBRARY_PATH:-}
 while read -r library; do
   folder=$(library_folders | while read -r each; do if [[ -e $each/$library ]]; then echo "$each" && break; fi; done)
   if [[ -n $folder ]]; then
-    export LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    paths=$folder${paths:+:$paths}
   elif ! ldconfig -p 2>/dev/null | grep -qF "$library"; then
     echo "run.sh: $library is not found: what needs it fails; set CUDA_HOME to a CUDA Toolkit"
   fi
 done <"$bundle/libraries"
+with_libraries=(env "LD_LIBRARY_PATH=$paths")
 
 failed=0
 steps=$reports/steps
@@ -93,7 +96,7 @@ echo "$gpu"
 
 limit=$((seconds / 8))
 for test in "$bundle"/tests/*; do
-  step test "$(basename -- "$test")" "$limit" "$((seconds / 4))" "$test"
+  step test "$(basename -- "$test")" "$limit" "$((seconds / 4))" "${with_libraries[@]}" "$test"
 done
 
 # Of the tests, those of the primitives are small enough.
@@ -105,7 +108,7 @@ for tool in memcheck racecheck; do
     if [[ $program == */benchmarks/* ]]; then command+=(--small); fi
     if [[ -n $sanitizer ]]; then
       step checker "$name" "$limit" "$((seconds / 2))" \
-        "$sanitizer" --tool "$tool" --error-exitcode 1 "${command[@]}"
+        "${with_libraries[@]}" "$sanitizer" --tool "$tool" --error-exitcode 1 "${command[@]}"
     else
       record checker "$name" 'not run: compute-sanitizer is not found' 0
     fi
@@ -115,7 +118,7 @@ done
 limit=$((seconds / 4))
 for benchmark in "$bundle"/bin/benchmarks/*; do
   name=$(basename -- "$benchmark")
-  step benchmark "$name" "$limit" "$seconds" "$benchmark" --output="$reports/$name.json"
+  step benchmark "$name" "$limit" "$seconds" "${with_libraries[@]}" "$benchmark" --output="$reports/$name.json"
 done
 if command -v python3 >/dev/null; then
   step benchmark sdpa "$limit" "$seconds" python3 "$bundle/sdpa.py" --output="$reports/baseline"

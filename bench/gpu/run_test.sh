@@ -101,6 +101,18 @@ expect 1
 says '^checker +memcheck copying +failed'
 says '^copying, what is missing +not measured: failed'
 
+# What a toolkit brings is found there, and what is nowhere is named.
+make_bundle
+printf '%s\n' libnowhere.so libsomewhere.so >"$bundle/libraries"
+mkdir -p "$folder/toolkit/lib64"
+: >"$folder/toolkit/lib64/libsomewhere.so"
+program tests/ops_test <<'END'
+[[ :$LD_LIBRARY_PATH: == *:*/toolkit/lib64:* ]]
+END
+CUDA_HOME=$folder/toolkit expect 0
+says '^run.sh: libnowhere.so is not found'
+says '^test +ops_test +passed'
+
 # Two seconds of eight for the tests, one for each.
 make_bundle
 program tests/ops_test <<<'sleep 20'
