@@ -15,6 +15,7 @@
 
 #include <trilith/attention/policy.hpp>
 #include <trilith/comm/ledger.hpp>
+#include <trilith/core/rounding.hpp>
 
 #include "test/attention/context.hpp"
 #include "test/support/observed_world.hpp"
@@ -99,6 +100,11 @@ TEST(RingLaws, MemoryDoesNotGrowWithTheRanksAtAFixedLengthPerRank) {
     return run.bytes.front();
   };
   const std::size_t of_two = bytes(2);
+  // Three blocks of keys and values and three of their gradients; of each query the carry, and D. In pages.
+  const AttentionShape& s = inputs_for(2).shape;
+  const Index queries = s.batch * s.heads * s.queries / 2;
+  const Index floats = 6 * 2 * key_bytes(s, 2) / 4 + queries * (s.dimension + 3);
+  EXPECT_EQ(of_two, round_up<std::size_t>(static_cast<std::size_t>(4 * floats), 4096));
   EXPECT_EQ(bytes(3), of_two);
   EXPECT_EQ(bytes(8), of_two);
 

@@ -24,10 +24,10 @@ TEST(Float16, TakesTheStepOfTheHostAtEveryScaleThatFits) {
 
 TEST(Float16, SkipsAStepThatOverflowsAndHalvesTheScale) {
   TrainerOptions options = emulated_options();
-  options.loss_scaling = {.initial = 0x1p40, .hysteresis = 1};
+  options.loss_scaling = {.initial = 0x1p25, .hysteresis = 1};
   LoadedTrainer<Gpt, Layout> trainer(emulated_gpt, options);
   const WholeTensors before = trainer.weights();
-  for (const double scale : {0x1p40, 0x1p39}) {
+  for (const double scale : {0x1p25, 0x1p24}) {
     const StepReport report = trainer->step(emulated_batch());
     EXPECT_TRUE(report.skipped);
     EXPECT_EQ(report.loss_scale, scale);
@@ -37,10 +37,10 @@ TEST(Float16, SkipsAStepThatOverflowsAndHalvesTheScale) {
   expect_same_bits(trainer.weights(), before);
   EXPECT_TRUE(trainer.computes_with_its_weights());
 
-  // It goes on halving until the gradients fit, and then takes its first step.
+  // It goes on halving until the gradients fit, and then takes its first step: a logit's gradient is at most
+  // scale / valid tokens, a float16 65504.
   int skipped = 0;
-  while (trainer->step(emulated_batch()).skipped) ASSERT_LT(++skipped, 40);
-  EXPECT_GT(skipped, 5);
+  while (trainer->step(emulated_batch()).skipped) ASSERT_LT(++skipped, 5);
   EXPECT_EQ(trainer->steps_done(), 1);
 }
 

@@ -256,6 +256,7 @@ TEST_F(LlamaFile, AnOldConfigMeansABaseOf10000) {
 TEST_F(LlamaFile, AShapeThatCannotBeComputedIsRefused) {
   EXPECT_THAT(refusal_of("rms_norm_eps", -1),
               HasSubstr("is not a Llama that can be loaded: the base of a rotary embedding and the epsilon"));
+  EXPECT_THAT(refusal_of("rope_theta", 1e39), HasSubstr("must be positive and finite"));  // no float
   nlohmann::json config = trilith::config();
   config["num_attention_heads"] = 12;
   config.erase("num_key_value_heads");

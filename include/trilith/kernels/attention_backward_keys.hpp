@@ -18,6 +18,7 @@
 #include <trilith/kernels/gradient_store.hpp>
 #include <trilith/kernels/score_gradient.hpp>
 #include <trilith/kernels/shared_tile.hpp>
+#include <trilith/kernels/soft_cap.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/kernels/warp.hpp>
@@ -31,12 +32,12 @@ struct AttentionBackwardKeys {
   static_assert(std::is_same_v<G, float> || std::is_same_v<G, T>,
                 "AttentionBackwardKeys: gradients are float or what the inputs are");
   static_assert(tile.stages == 1 || tile.stages == 2, "AttentionBackwardKeys: stages must be 1 or 2");
-  static_assert(tile.columns <= tile.threads(), "AttentionBackwardKeys: a thread must have one query at most");
+  static_assert(tile.columns <= tile.threads(),
+                "AttentionBackwardKeys: a thread must have one query at most");
 
   static constexpr const char* name = "attention_backward_keys";
   static constexpr int threads = tile.threads();
-  static constexpr int statistics_bytes = 2 * 4 * tile.columns * 4;
-  static constexpr int shared_bytes = tile.tile_bytes(2) + statistics_bytes;
+  static constexpr int shared_bytes = tile.keys_shared_bytes();
 
   struct Params {
     HeadTensor<const T> q;                   // (batch, queries, heads, dimension)
@@ -51,11 +52,11 @@ struct AttentionBackwardKeys {
     HeadTensor<G> dv;                        // (batch, keys, heads / group, dimension)
     int queries;
     int keys;
-    int dimension;  // a multiple of 8
-    int group;      // query heads that share a key head
-    float scale;
-    float soft_cap;   // 0: none
-    bool accumulate;  // add to dk and dv, which are float
+    int dimension;      // a multiple of 8
+    int group;          // query heads that share a key head
+    float scale;        // of products q · k
+    ScoreScale scores;  // from the same scale
+    bool accumulate;    // add to dk and dv, which are float
   };
 
   template <simt::lane Lane>
@@ -70,6 +71,7 @@ struct AttentionBackwardKeys {
   using Columns = typename Warp::Columns;
   using Scores = typename Warp::Scores;
   using ScorePart = typename Warp::ScorePart;
+  using ScoreStrip = typename Warp::ScoreStrip;
   using GradientPart = typename Warp::GradientPart;
 
   // A tile of queries of one of the group's heads.
@@ -188,7 +190,7 @@ struct AttentionBackwardKeys {
     TRILITH_DEVICE int query_head(const Step& step) const { return kv_head * p.group + step.head; }
 
     TRILITH_DEVICE static Columns stage_of(const simt::Shared<T>& stages, int turn) {
-      return {stages.part(turn % tile.stages * Columns::size, Columns::size)};
+      return {stages.part(tile.stages == 1 ? 0 : turn * Columns::size, Columns::size)};
     }
 
     // Starts the copies for a step, if there is one.
@@ -230,46 +232,53 @@ struct AttentionBackwardKeys {
                              GradientPart& dv) const {
       const Columns q = stage_of(q_stages, turn);
       const Columns d_out = stage_of(d_out_stages, turn);
-      ScorePart x, y;
+      ScorePart x;
       x.clear();
-      y.clear();
-      warp.add_scores(lane, x, k, q);
-      warp.add_scores(lane, y, v, d_out);
-      const bool capped = p.soft_cap > 0;
-      if (needs_mask) {
-        capped ? differentiate<true, true>(x, y, turn) : differentiate<true, false>(x, y, turn);
-      } else {
-        capped ? differentiate<false, true>(x, y, turn) : differentiate<false, false>(x, y, turn);
+      warp.add_scores(lane, x, k, q, 0);
+      OneQuery of_next;
+      TRILITH_UNROLL
+      for (int strip = 0; strip < tile.warp_columns(); strip += tile.strip) {
+        ScoreStrip y;
+        y.clear();
+        warp.add_scores(lane, y, v, d_out, strip);
+        differentiate(x, y, strip, needs_mask, turn);
+        if constexpr (tile.exchanges()) {
+          y.store(lane, d_scores, warp.row, warp.score_column + strip);
+        } else {
+          warp.add_product(lane, dv, x, strip, d_out, strip);
+          // Arrives while the last product is computed.
+          if (strip + tile.strip == tile.warp_columns()) of_next = statistics_of(next);
+          warp.add_product(lane, dk, y, 0, q, strip);
+        }
       }
       if constexpr (tile.exchanges()) {
         x.store(lane, weights, warp.row, warp.score_column);
-        y.store(lane, d_scores, warp.row, warp.score_column);
         warp.exchange(lane);
+        warp.add_product(lane, dv, weights, d_out);
+        of_next = statistics_of(next);
+        warp.add_product(lane, dk, d_scores, q);
       }
-      add_product(dv, weights, x, d_out);
-      const OneQuery of_next = statistics_of(next);  // arrives while the last product is computed
-      add_product(dk, d_scores, y, q);
       put_statistics(of_next, turn ^ 1);
     }
 
-    // gradients += scores · columns, with scores from where they are.
-    TRILITH_DEVICE void add_product(GradientPart& gradients, const Scores& exchanged, const ScorePart& own,
-                                    const Columns& columns) const {
-      if constexpr (tile.exchanges()) {
-        warp.add_product(lane, gradients, exchanged, columns);
+    // Products q · k become weights, and, in the strip of columns from `strip` on, weights' gradients those
+    // of the scores.
+    TRILITH_DEVICE void differentiate(ScorePart& x, ScoreStrip& y, int strip, bool needs_mask,
+                                      int turn) const {
+      const bool capped = p.scores.cap > 0;
+      if (needs_mask) {
+        capped ? differentiate<true, true>(x, y, strip, turn) : differentiate<true, false>(x, y, strip, turn);
       } else {
-        warp.add_product(lane, gradients, own, columns);
+        capped ? differentiate<false, true>(x, y, strip, turn)
+               : differentiate<false, false>(x, y, strip, turn);
       }
     }
-
-    // Products q · k become weights, and the weights' gradients those of the scores.
     template <bool masked, bool capped>
-    TRILITH_DEVICE void differentiate(ScorePart& x, ScorePart& y, int turn) const {
-      const ScoreGradient gradient = ScoreGradient::of(p.scale, p.soft_cap);
+    TRILITH_DEVICE void differentiate(ScorePart& x, ScoreStrip& y, int strip, int turn) const {
       const int key = first_key + warp.row + lane.index() / 4;
       TRILITH_UNROLL
-      for (int n = 0; n < ScorePart::columns / 8; ++n) {
-        const int at = turn * tile.columns + warp.score_column + 8 * n + lane.index() % 4 * 2;
+      for (int n = 0; n < ScoreStrip::columns / 8; ++n) {
+        const int at = turn * tile.columns + warp.score_column + strip + 8 * n + lane.index() % 4 * 2;
         const auto lse_log2 = lane.load(statistics.lse_log2, at, simt::Width<2>{});
         const auto delta = lane.load(statistics.delta, at, simt::Width<2>{});
         simt::Pack<std::int32_t, 2> first{}, last{};
@@ -283,8 +292,8 @@ struct AttentionBackwardKeys {
           for (int i = 0; i < 4; ++i) {
             const int of = key + 16 * b + i / 2 * 8;
             const bool visible = !masked || ((first[i % 2] <= of) & (of < last[i % 2]));
-            gradient.template operator()<capped>(lane, {lse_log2[i % 2], delta[i % 2]}, visible,
-                                                 x.x[b][n][i], y.x[b][n][i]);
+            differentiate_score<capped>(lane, p.scores, {lse_log2[i % 2], delta[i % 2]}, visible,
+                                        x.x[b][strip / 8 + n][i], y.x[b][n][i]);
           }
         }
       }

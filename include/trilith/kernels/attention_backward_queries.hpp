@@ -14,6 +14,7 @@
 #include <trilith/kernels/gradient_store.hpp>
 #include <trilith/kernels/score_gradient.hpp>
 #include <trilith/kernels/shared_tile.hpp>
+#include <trilith/kernels/soft_cap.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/simt/lane.hpp>
@@ -29,7 +30,7 @@ struct AttentionBackwardQueries {
 
   static constexpr const char* name = "attention_backward_queries";
   static constexpr int threads = tile.threads();
-  static constexpr int shared_bytes = tile.tile_bytes(1) + 4 * tile.rows * 4;
+  static constexpr int shared_bytes = tile.queries_shared_bytes();
 
   struct Params {
     HeadTensor<const T> q;        // (batch, queries, heads, dimension)
@@ -42,11 +43,10 @@ struct AttentionBackwardQueries {
     HeadTensor<T> dq;             // (batch, queries, heads, dimension), of the last hop
     HeadTensor<float> carry;      // (batch, queries, heads, dimension), between hops
     int queries;
-    int keys;
-    int dimension;  // a multiple of 8
-    int group;      // query heads that share a key head
-    float scale;
-    float soft_cap;  // 0: none
+    int dimension;      // a multiple of 8
+    int group;          // query heads that share a key head
+    float scale;        // of products q · k
+    ScoreScale scores;  // from the same scale
     bool first_hop;
     bool last_hop;
   };
@@ -63,6 +63,7 @@ struct AttentionBackwardQueries {
   using Columns = typename Warp::Columns;
   using Scores = typename Warp::Scores;
   using ScorePart = typename Warp::ScorePart;
+  using ScoreStrip = typename Warp::ScoreStrip;
   using GradientPart = typename Warp::GradientPart;
 
   // Of each query of the block.
@@ -131,15 +132,16 @@ struct AttentionBackwardQueries {
     }
 
     TRILITH_DEVICE static Columns stage_of(const simt::Shared<T>& stages, int turn) {
-      return {stages.part(turn % tile.stages * Columns::size, Columns::size)};
+      return {stages.part(tile.stages == 1 ? 0 : turn * Columns::size, Columns::size)};
     }
 
-    // Starts the copies of the keys from `key` on, if they are before the end, and of their values.
+    // Starts the copies of the keys from `key` on, if they are before the end, and of their values. Beyond
+    // the end they come as zeros: what lies there may be no number.
     TRILITH_DEVICE void fetch(int key, int end, int turn) const {
       if (key >= end) return;
-      copy_tile<threads>(lane, stage_of(k_stages, turn), p.k.head(batch, head / p.group), key, p.keys,
+      copy_tile<threads>(lane, stage_of(k_stages, turn), p.k.head(batch, head / p.group), key, end,
                          p.dimension);
-      copy_tile<threads>(lane, stage_of(v_stages, turn), p.v.head(batch, head / p.group), key, p.keys,
+      copy_tile<threads>(lane, stage_of(v_stages, turn), p.v.head(batch, head / p.group), key, end,
                          p.dimension);
       lane.commit_copies();
     }
@@ -160,30 +162,41 @@ struct AttentionBackwardQueries {
     TRILITH_DEVICE void take(int first_key, bool needs_mask, int turn, GradientPart& dq) const {
       const Columns k = stage_of(k_stages, turn);
       const Columns v = stage_of(v_stages, turn);
-      ScorePart x, y;
+      ScorePart x;
       x.clear();
-      y.clear();
-      warp.add_scores(lane, x, q, k);
-      warp.add_scores(lane, y, d_out, v);
-      const bool capped = p.soft_cap > 0;
-      if (needs_mask) {
-        capped ? differentiate<true, true>(x, y, first_key) : differentiate<true, false>(x, y, first_key);
-      } else {
-        capped ? differentiate<false, true>(x, y, first_key) : differentiate<false, false>(x, y, first_key);
+      warp.add_scores(lane, x, q, k, 0);
+      TRILITH_UNROLL
+      for (int strip = 0; strip < tile.warp_columns(); strip += tile.strip) {
+        ScoreStrip y;
+        y.clear();
+        warp.add_scores(lane, y, d_out, v, strip);
+        differentiate(x, y, strip, needs_mask, first_key);
+        if constexpr (tile.exchanges()) {
+          y.store(lane, d_scores, warp.row, warp.score_column + strip);
+        } else {
+          warp.add_product(lane, dq, y, 0, k, strip);
+        }
       }
       if constexpr (tile.exchanges()) {
-        y.store(lane, d_scores, warp.row, warp.score_column);
         warp.exchange(lane);
         warp.add_product(lane, dq, d_scores, k);
-      } else {
-        warp.add_product(lane, dq, y, k);
       }
     }
 
-    // Products q · k become weights, and the weights' gradients those of the scores.
+    // Products q · k become weights, and, in the strip of columns from `strip` on, weights' gradients those
+    // of the scores.
+    TRILITH_DEVICE void differentiate(ScorePart& x, ScoreStrip& y, int strip, bool needs_mask,
+                                      int first_key) const {
+      const bool capped = p.scores.cap > 0;
+      const int key = first_key + strip;
+      if (needs_mask) {
+        capped ? differentiate<true, true>(x, y, strip, key) : differentiate<true, false>(x, y, strip, key);
+      } else {
+        capped ? differentiate<false, true>(x, y, strip, key) : differentiate<false, false>(x, y, strip, key);
+      }
+    }
     template <bool masked, bool capped>
-    TRILITH_DEVICE void differentiate(ScorePart& x, ScorePart& y, int first_key) const {
-      const ScoreGradient gradient = ScoreGradient::of(p.scale, p.soft_cap);
+    TRILITH_DEVICE void differentiate(ScorePart& x, ScoreStrip& y, int strip, int first_key) const {
       const int key = first_key + warp.score_column + lane.index() % 4 * 2;
       TRILITH_UNROLL
       for (int half = 0; half < 2 * ScorePart::blocks; ++half) {
@@ -196,13 +209,14 @@ struct AttentionBackwardQueries {
           last = lane.load(statistics.last, at);
         }
         TRILITH_UNROLL
-        for (int n = 0; n < ScorePart::columns / 8; ++n) {
+        for (int n = 0; n < ScoreStrip::columns / 8; ++n) {
           TRILITH_UNROLL
           for (int i = 0; i < 2; ++i) {
             const int of = key + 8 * n + i;
             const bool visible = !masked || ((first <= of) & (of < last));
-            gradient.template operator()<capped>(lane, query, visible, x.x[half / 2][n][half % 2 * 2 + i],
-                                                 y.x[half / 2][n][half % 2 * 2 + i]);
+            differentiate_score<capped>(lane, p.scores, query, visible,
+                                        x.x[half / 2][strip / 8 + n][half % 2 * 2 + i],
+                                        y.x[half / 2][n][half % 2 * 2 + i]);
           }
         }
       }

@@ -15,7 +15,8 @@ namespace trilith::inline v0::kernels {
 
 template <half T, AttentionBackwardTile tile>
 struct BackwardWarp {
-  static_assert(tile.warp_rows() % 16 == 0 && tile.warp_columns() % 16 == 0 && tile.warp_width() % 16 == 0,
+  static_assert(tile.warp_rows() % 16 == 0 && tile.warp_columns() % tile.strip == 0 && tile.strip % 16 == 0 &&
+                    tile.warp_width() % 16 == 0,
                 "AttentionBackwardTile: a warp's parts must be multiples of 16");
   static_assert(!tile.exchanges() || tile.columns >= 64,
                 "AttentionBackwardTile: a row of exchanged scores is 64 elements at least");
@@ -26,6 +27,7 @@ struct BackwardWarp {
   using Scores = SharedTile < T, tile.rows, tile.columns<64 ? 64 : tile.columns>;  // where exchanged
   static constexpr int blocks = tile.warp_rows() / 16;
   using ScorePart = Accumulators<blocks, tile.warp_columns()>;
+  using ScoreStrip = Accumulators<blocks, tile.strip>;
   using GradientPart = Accumulators<blocks, tile.warp_width()>;
   using Room = GradientRoom<tile.warp_rows(), tile.warp_width()>;
 
@@ -40,22 +42,26 @@ struct BackwardWarp {
             part * tile.warp_width()};
   }
 
-  // scores += rows · columnsᵀ
-  template <simt::lane Lane>
-  TRILITH_DEVICE void add_scores(Lane& lane, ScorePart& scores, const Rows& rows,
-                                 const Columns& columns) const {
+  // scores += rows · columnsᵀ, for the columns from the warp's `first` on.
+  template <simt::lane Lane, int Count>
+  TRILITH_DEVICE void add_scores(Lane& lane, Accumulators<blocks, Count>& scores, const Rows& rows,
+                                 const Columns& columns, int first) const {
     multiply<tile.width>(
         lane, scores, [&](int block, int at) { return load_a(lane, rows, row + 16 * block, at); },
-        [&](int at, int column) { return load_b(lane, columns, at, score_column + column); });
+        [&](int at, int column) { return load_b(lane, columns, at, score_column + first + column); });
   }
 
-  // gradients += scores · columns, with the warp's own scores or with exchanged ones.
-  template <simt::lane Lane>
-  TRILITH_DEVICE void add_product(Lane& lane, GradientPart& gradients, const ScorePart& scores,
-                                  const Columns& columns) const {
-    multiply<tile.columns>(
-        lane, gradients, [&](int block, int at) { return scores.template as_a<T>(block, at); },
-        [&](int at, int column) { return load_b_transposed(lane, columns, at, width_column + column); });
+  // gradients += scores · columns, with the warp's own scores from `first_score` on, which are for the strip
+  // of columns from `first` on; or with all, exchanged.
+  template <simt::lane Lane, int Count>
+  TRILITH_DEVICE void add_product(Lane& lane, GradientPart& gradients,
+                                  const Accumulators<blocks, Count>& scores, int first_score,
+                                  const Columns& columns, int first) const {
+    multiply<tile.strip>(
+        lane, gradients, [&](int block, int at) { return scores.template as_a<T>(block, first_score + at); },
+        [&](int at, int column) {
+          return load_b_transposed(lane, columns, first + at, width_column + column);
+        });
   }
   template <simt::lane Lane>
   TRILITH_DEVICE void add_product(Lane& lane, GradientPart& gradients, const Scores& scores,

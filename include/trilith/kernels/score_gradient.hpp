@@ -23,30 +23,20 @@ struct QueryStatistics {
   static TRILITH_DEVICE QueryStatistics none() { return {std::numeric_limits<float>::infinity(), 0}; }
 };
 
-struct ScoreGradient {
-  float scale_log2;  // scale · log2 e
-  float cap_log2;    // soft cap · log2 e, or 0: none
-  float per_cap;     // scale / soft cap
-
-  static TRILITH_DEVICE ScoreGradient of(float scale, float soft_cap) {
-    return {scale * std::numbers::log2e_v<float>, soft_cap * std::numbers::log2e_v<float>,
-            soft_cap > 0 ? scale / soft_cap : 0.0f};
+// x, a product q · k, becomes its weight; y, the weight's gradient, that of the product over its scale. Both
+// become 0 where the query does not see the key, whatever they were.
+template <bool capped, simt::lane Lane>
+TRILITH_DEVICE void differentiate_score(Lane& lane, const ScoreScale& scale, const QueryStatistics& query,
+                                        bool visible, float& x, float& y) {
+  float score = x;
+  float slope = 1;
+  if constexpr (capped) {
+    const float t = tanh(lane, x * scale.per_cap);
+    score = scale.cap * t;
+    slope = 1 - t * t;
   }
-
-  // x, a product q · k, becomes its weight; y, the weight's gradient, that of scale · q · k.
-  template <bool capped, simt::lane Lane>
-  TRILITH_DEVICE void operator()(Lane& lane, const QueryStatistics& query, bool visible, float& x,
-                                 float& y) const {
-    float slope = 1;
-    float exponent = x * scale_log2;
-    if constexpr (capped) {
-      const float t = tanh(lane, x * per_cap);
-      exponent = t * cap_log2;
-      slope = 1 - t * t;
-    }
-    x = visible ? lane.exp2(exponent - query.lse_log2) : 0.0f;
-    y = x * (y - query.delta) * slope;
-  }
-};
+  x = visible ? lane.exp2(score * scale.log2_unit - query.lse_log2) : 0.0f;
+  y = visible ? x * (y - query.delta) * slope : 0.0f;
+}
 
 }  // namespace trilith::inline v0::kernels

@@ -1,6 +1,7 @@
 // Every operation of the emulated device: those made of kernels, and those of ops/emulated/.
 #pragma once
 
+#include <trilith/ops/cuda/adamw.hpp>
 #include <trilith/ops/cuda/attention.hpp>
 #include <trilith/ops/cuda/attention_backward.hpp>
 #include <trilith/ops/cuda/attention_float.hpp>

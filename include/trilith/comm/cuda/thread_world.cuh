@@ -18,7 +18,7 @@ static_assert(communicator<CudaThreadCommunicator>);
 static_assert(world<CudaThreadWorld>);
 
 template <>
-struct ThreadWorldOf<Cuda> {
+struct DefaultWorld<Cuda> {
   using type = CudaThreadWorld;
 };
 

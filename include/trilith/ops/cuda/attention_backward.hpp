@@ -18,6 +18,7 @@
 #include <trilith/kernels/attention_backward_tile.hpp>
 #include <trilith/kernels/attention_delta.hpp>
 #include <trilith/kernels/attention_sinks_backward.hpp>
+#include <trilith/kernels/soft_cap.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/attention.hpp>
@@ -63,7 +64,8 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
   detail::with_attention_width(q.extent(3), [&](auto width) {
     if (k.size() > 0) {
       constexpr auto tile = kernels::attention_backward_keys_tile(kernels::architecture, width());
-      static_assert(4 * ceil_divide(1024, tile.columns) <= attention_backward_room(1024));
+      static_assert(tile.columns >= detail::least_query_tile,
+                    "attention_backward_room: least_query_tile must be the least tile of queries");
       const int queries = static_cast<int>(q.extent(1));
       if (queries > 0) {
         const int tiles = ceil_divide(queries, tile.columns);
@@ -86,7 +88,7 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
                      .dimension = static_cast<int>(k.extent(3)),
                      .group = static_cast<int>(q.extent(2) / k.extent(2)),
                      .scale = settings.scale,
-                     .soft_cap = settings.soft_cap,
+                     .scores = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
                      .accumulate = into_dk_dv == Accumulate::yes});
     }
     if (q.size() > 0) {
@@ -102,11 +104,10 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
                      .dq = detail::head_tensor(dq),
                      .carry = detail::head_tensor(dq_carry),
                      .queries = static_cast<int>(q.extent(1)),
-                     .keys = static_cast<int>(k.extent(1)),
                      .dimension = static_cast<int>(q.extent(3)),
                      .group = static_cast<int>(q.extent(2) / k.extent(2)),
                      .scale = settings.scale,
-                     .soft_cap = settings.soft_cap,
+                     .scores = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
                      .first_hop = hop.first,
                      .last_hop = hop.last});
     }
