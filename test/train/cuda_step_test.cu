@@ -29,7 +29,7 @@ template <int Data>
 std::vector<double> losses() {
   using Layout = Config<Parallelism<1, 1, Data>, Device<Cuda>, Precision<Bf16>>;
   CudaThreadWorld world(Data);
-  Trainer<Gpt, Layout, CudaThreadWorld> trainer{
+  Trainer<Gpt, Layout> trainer{
       shape,
       world,
       {.batch = 4, .sequence = 64, .microbatches = 2, .learning_rate = {.peak = 3e-3}, .poison = true}};
