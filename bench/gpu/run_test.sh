@@ -27,7 +27,10 @@ make_bundle() {
   cp "$run" "$bundle/run.sh"
   cp "$summary" "$bundle/bin/summary"
   : >"$bundle/libraries"
-  program bin/machine <<<'echo "a GPU, driver 1"'
+  program bin/machine <<'END'
+echo '{"machine": {"card": "a GPU", "driver": "1", "date": "today"}, "measurements": []}' >"$1"
+echo "a GPU, driver 1"
+END
   program tests/simt_device_test <<'END'
 [[ $TRILITH_REQUIRE_GPU == 1 ]]
 END
@@ -100,6 +103,7 @@ program bin/benchmarks/copying <<<'exit 1'
 expect 1
 says '^checker +memcheck copying +failed'
 says '^copying, what is missing +not measured: failed'
+grep -q '"card": "a GPU"' "$folder/results/results.json" || complain 'results.json lacks the machine'
 
 # What a toolkit brings is found there, and what is nowhere is named.
 make_bundle
