@@ -38,6 +38,7 @@ ar rc "$static/libdnnl.a"
 
 options=(
   "--//bazel:cuda_architectures=$architecture"
+  "--//bench/gpu:architectures=$architecture"
   --dynamic_mode=off
   --copt=-march=x86-64-v3
   "--linkopt=-L$static"
