@@ -170,7 +170,7 @@ struct Tolerance {
 // About twice what was measured. Float32: sums in other orders, exponentials that are off by some 1e-7.
 inline constexpr Tolerance float32_tolerance{.loss = 1e-7, .gradients = 3e-6, .weights = 2e-7};
 // An element is rounded by up to 2^-9, on the way to a gradient some dozens of times.
-inline constexpr Tolerance bfloat16_tolerance{.loss = 1e-3, .gradients = 3.5e-2, .weights = 2e-3};
+inline constexpr Tolerance bfloat16_tolerance{.loss = 1e-3, .gradients = 3.5e-2, .weights = 3e-3};
 // By up to 2^-12.
 inline constexpr Tolerance float16_tolerance{.loss = 1e-4, .gradients = 4e-3, .weights = 3e-4};
 

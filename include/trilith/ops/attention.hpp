@@ -45,10 +45,16 @@ struct Hop {
   bool last = true;
 };
 
-// Integers that the backward pass of some devices works with.
+namespace detail {
+
+// The least tile of queries of any device's backward pass.
+inline constexpr int least_query_tile = 32;
+
+}  // namespace detail
+
+// How many integers attention_backward needs to work with, on any device.
 constexpr Index attention_backward_room(Index queries) {
-  constexpr Index least_tile = 32;
-  return 4 * ceil_divide(queries, least_tile);
+  return 4 * ceil_divide(queries, detail::least_query_tile);
 }
 
 }  // namespace trilith::inline v0::ops
