@@ -64,6 +64,9 @@ template <int Blocks>
 struct OnlineSoftmax {
   static constexpr int rows = 2 * Blocks;
 
+  // e^(−∞ − 0) is 0, −∞ − (−∞) would be NaN.
+  static TRILITH_DEVICE float shift_of(float most) { return most == minus_infinity ? 0.0f : most; }
+
   float maximum[rows];
   float sum[rows];  // over the lane's own columns; the quad's add up
 
@@ -82,22 +85,31 @@ struct OnlineSoftmax {
   template <simt::lane Lane, int Columns, int Width>
   TRILITH_DEVICE void take(Lane& lane, Accumulators<Blocks, Columns>& scores, float factor,
                            Accumulators<Blocks, Width>& out) {
+    float rescale[rows];
+    bool rises = false;
     TRILITH_UNROLL
     for (int row = 0; row < rows; ++row) {
       float most = maximum[row];
       for_row(scores, row, [&](float score) { most = std::fmax(most, score); });
       most = quad_max(lane, most);
-      const float base = most == minus_infinity ? 0.0f : most;  // e^(−∞ − 0) is 0, −∞ − (−∞) would be NaN
-      const float rescale = lane.exp2((maximum[row] - base) * factor);
+      rises |= most > maximum[row];
+      rescale[row] = lane.exp2((maximum[row] - shift_of(most)) * factor);
       maximum[row] = most;
-      for_row(out, row, [&](float& x) { x *= rescale; });
-      float total = sum[row] * rescale;
-      const float shift = base * factor;
+    }
+    if (lane.any(rises)) {
+      TRILITH_UNROLL
+      for (int row = 0; row < rows; ++row) {
+        for_row(out, row, [&](float& x) { x *= rescale[row]; });
+        sum[row] *= rescale[row];
+      }
+    }
+    TRILITH_UNROLL
+    for (int row = 0; row < rows; ++row) {
+      const float shift = shift_of(maximum[row]) * factor;
       for_row(scores, row, [&](float& score) {
         score = lane.exp2(score * factor - shift);
-        total += score;
+        sum[row] += score;
       });
-      sum[row] = total;
     }
   }
 };

@@ -60,11 +60,11 @@ TRILITH_DEVICE void copy_tile(Lane& lane, const SharedTile<T, Rows, Columns>& to
   const int row = lane.thread() / chunks;
   const int present = column < columns ? rows - first_row - row : 0;
   const int own = to.index(row, column);
-  const auto offset = static_cast<std::uint32_t>(row * static_cast<int>(from.stride) + column);
-  Index at = first_row * from.stride + offset;
+  const simt::Global<const T> own_rows = from.elements.from(row * from.stride + column);
+  Index at = first_row * from.stride;
   TRILITH_UNROLL
   for (int i = 0; i < Rows; i += step, at += step * from.stride) {
-    lane.copy_async_or_zero(to.elements, i * Columns + (own ^ i % 8 * 8), from.elements, at, i < present);
+    lane.copy_async_or_zero(to.elements, i * Columns + (own ^ i % 8 * 8), own_rows, at, i < present);
   }
 }
 
