@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/half.hpp>
@@ -68,14 +69,8 @@ struct AttentionForward {
 
     const TileRange seen = range_of(lane, p, first, tile.rows);
     if (seen.empty() && !p.first_hop && !p.last_hop) return;
-    const auto of_warps = lane.shared(simt::Array<std::int32_t, 4 * tile.warps>{});
-    const TileRange of_warp = range_of(lane, p, first + warp_row, warp_rows);
-    if (lane.index() == 0) {
-      lane.store(
-          of_warps, 4 * lane.warp(),
-          simt::Pack<std::int32_t, 4>{{of_warp.first, of_warp.last, of_warp.all_first, of_warp.all_last}});
-    }
-    lane.sync_warp();
+    const auto seen_by_warps = lane.shared(simt::Array<std::int32_t, 4 * tile.warps>{});
+    put_warp_range(lane, p, first + warp_row, seen_by_warps);
     const int kv_head = head / p.group;
     const StridedRows<const T> k = p.k.head(batch, kv_head);
     const StridedRows<const T> v = p.v.head(batch, kv_head);
@@ -105,7 +100,8 @@ struct AttentionForward {
     begin(lane, p, first + warp_row, softmax, out);
     for (int step = 0; step < steps; step += 2) {
       const int key = (last_tile - step / 2) * tile.columns;
-      const auto seen_by_warp = lane.load(of_warps, 4 * lane.warp(), simt::Width<4>{});
+      // From shared memory, where it takes no registers.
+      const auto seen_by_warp = lane.load(seen_by_warps, 4 * lane.warp(), simt::Width<4>{});
       const bool some = key < seen_by_warp[1] && key + tile.columns > seen_by_warp[0];
       const bool all = key >= seen_by_warp[2] && key + tile.columns <= seen_by_warp[3];
       if (!some) {
@@ -147,6 +143,18 @@ struct AttentionForward {
     return tile_range(lane, p.ranges, first, rows < p.queries - first ? first + rows : p.queries);
   }
 
+  // What the warp's queries see, as a TileRange has it.
+  template <class Lane>
+  static TRILITH_DEVICE void put_warp_range(Lane& lane, const Params& p, int query,
+                                            const simt::Shared<std::int32_t>& to) {
+    const TileRange seen = range_of(lane, p, query, warp_rows);
+    if (lane.index() == 0) {
+      lane.store(to, 4 * lane.warp(),
+                 simt::Pack<std::int32_t, 4>{{seen.first, seen.last, seen.all_first, seen.all_last}});
+    }
+    lane.sync_warp();
+  }
+
   // `query`: the warp's first.
   template <class Lane>
   static TRILITH_DEVICE void hide(Lane& lane, const Params& p, int query, int key, Scores& scores) {
@@ -166,7 +174,7 @@ struct AttentionForward {
     const int head = lane.block().y;
     if (p.first_hop) {
       const float sink = p.sinks.size > 0 ? lane.load(p.sinks, head) : minus_infinity;
-      softmax.begin(lane, sink * p.scale.per_unit, sink > minus_infinity ? 1.0f : 0.0f);
+      softmax.begin(lane, sink * p.scale.per_unit);
       out.clear();
       return;
     }
