@@ -91,14 +91,14 @@ void expect_least_loads(const AttentionShape& s) {
 }
 
 TEST(AttentionForwardLaws, LoadsEachTileOnceByWholeSectors) {
-  expect_least_loads({1, 128, 256, 2, 1, 64});
+  expect_least_loads({1, 128, 192, 2, 1, 64});
   expect_least_loads({1, 256, 128, 1, 1, 128});
   expect_least_loads({1, 128, 128, 1, 1, 256});
   expect_least_loads({1, 128, 128, 1, 1, 80});
 }
 
 TEST(AttentionForwardLaws, CarriesByWholeSectors) {
-  const AttentionInputs x = inputs_in<BFloat16>({1, 128, 256, 1, 1, 64});
+  const AttentionInputs x = inputs_in<BFloat16>({1, 128, 384, 1, 1, 64});
   const simt::Counters counters = forward_of<BFloat16>(x, {.hops = 2, .sectors = true}).counters;
   EXPECT_EQ(counters.bank_conflicts(), 0);
   EXPECT_EQ(counters.global_stores.bytes, 128 * (4 * 64 + 8) + 128 * (2 * 64 + 4));
