@@ -22,9 +22,10 @@ struct GptKind {
 
   static trilith::GptShape shape(const TrainGptOptions& options,
                                  const std::optional<Checkpoint>& checkpoint) {
-    if (checkpoint) return checkpoint->shape();
-    trilith::require(!options.describes_llama(), "--kv-heads, --feed-forward and --tied describe a Llama",
+    trilith::require(!options.describes_llama() && !options.replicate_kv_heads,
+                     "--kv-heads, --replicate-kv-heads, --feed-forward and --tied describe a Llama",
                      "add --model llama, or leave them out");
+    if (checkpoint) return checkpoint->shape();
     return {.layers = options.layers,
             .hidden = options.hidden,
             .heads = options.heads.value_or(default_heads),

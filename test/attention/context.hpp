@@ -24,6 +24,7 @@ struct ContextRun {
   std::vector<Ledger> forward = {};             // of each rank: what forward has communicated
   std::vector<Ledger> both = {};                // and forward with backward
   std::vector<std::size_t> bytes = {};          // of each rank: what is saved, and scratch
+  std::vector<std::size_t> range_bytes = {};    // of each rank: which keys its queries see
   std::vector<std::vector<Index>> scores = {};  // of each rank and hop
 };
 
@@ -63,27 +64,30 @@ void put_back(const Tensor& part, Tensor& whole, Index batch, const Rows& rows, 
   }
 }
 
-template <class Policy>
-ContextRun attend_over(int ranks, const AttentionInputs& x, Padding padding = Padding::no) {
+// Over all ranks of the world.
+template <class Policy, class World>
+ContextRun attend_in(World& world, const AttentionInputs& x, Padding padding = Padding::no) {
+  using Communicator = typename World::communicator;
   const AttentionShape& s = x.shape;
+  const int ranks = world.size();
   ContextRun run{.results = AttentionResults(s)};
   run.forward.resize(static_cast<std::size_t>(ranks));
   run.both.resize(static_cast<std::size_t>(ranks));
   run.bytes.resize(static_cast<std::size_t>(ranks));
+  run.range_bytes.resize(static_cast<std::size_t>(ranks));
   run.scores.resize(static_cast<std::size_t>(ranks));
   std::vector<Tensor> d_sinks(static_cast<std::size_t>(ranks), Tensor(s.sinks ? s.heads : 0));
-  ThreadWorld world(ranks);
-  world.run([&](ThreadRank& rank) {
+  world.run([&](typename World::rank_type& rank) {
     const auto r = static_cast<std::size_t>(rank.rank());
     const Host::Stream stream;
     Host::Memory memory(true);
-    ThreadCommunicator group = rank.group("context", ranks_up_to(ranks));
-    const ContextAttention<Policy, Host, ThreadCommunicator> attention({.sequence = s.queries,
-                                                                        .heads = s.heads,
-                                                                        .kv_heads = s.kv_heads,
-                                                                        .dimension = s.dimension,
-                                                                        .padding = padding},
-                                                                       s.mask.mask, group, memory, stream);
+    Communicator group = rank.group("context", ranks_up_to(ranks));
+    const ContextAttention<Policy, Host, Communicator> attention({.sequence = s.queries,
+                                                                  .heads = s.heads,
+                                                                  .kv_heads = s.kv_heads,
+                                                                  .dimension = s.dimension,
+                                                                  .padding = padding},
+                                                                 s.mask.mask, group, memory, stream);
     const auto rows = attention.rows();
     const auto part = [&](const Tensor& whole) { return local_part(whole, s.batch, rows, s.queries); };
     Tensor q = part(x.q), k = part(x.k), v = part(x.v), d_out = part(x.d_out);
@@ -105,6 +109,7 @@ ContextRun attend_over(int ranks, const AttentionInputs& x, Padding padding = Pa
 
     run.both[r] = rank.ledger();
     run.bytes[r] = room_memory.peak_bytes();
+    run.range_bytes[r] = memory.peak_bytes();
     for (int hop = 0; hop < attention.ranges().hops(); ++hop) {
       run.scores[r].push_back(attention.ranges().scores(hop));
     }
@@ -123,6 +128,12 @@ ContextRun attend_over(int ranks, const AttentionInputs& x, Padding padding = Pa
     for (const Tensor& part : d_sinks) run.results.d_sinks[h] += part[h];
   }
   return run;
+}
+
+template <class Policy>
+ContextRun attend_over(int ranks, const AttentionInputs& x, Padding padding = Padding::no) {
+  ThreadWorld world(ranks);
+  return attend_in<Policy>(world, x, padding);
 }
 
 // The greatest relative error of any result, as norms. Gradients of q and k may vanish: see their floor.

@@ -96,7 +96,13 @@ refuses "--init takes the model from the checkpoint" \
   "$train_gpt" --model llama --data text.txt --init llama.safetensors --kv-heads 2
 refuses "--init takes the heads of a Llama from the checkpoint" \
   "$train_gpt" --model llama --data text.txt --init llama.safetensors --heads 4
-refuses "--kv-heads, --feed-forward and --tied describe a Llama" "$train_gpt" --data text.txt --tied
+for of_a_llama in --tied --replicate-kv-heads "--kv-heads 2" "--feed-forward 64"; do
+  # shellcheck disable=SC2086
+  refuses "--kv-heads, --replicate-kv-heads, --feed-forward and --tied describe a Llama" \
+    "$train_gpt" --data text.txt $of_a_llama
+done
+refuses "describe a Llama" \
+  "$train_gpt" --data text.txt --init model.safetensors --sequence 32 --replicate-kv-heads
 refuses "key/value heads cannot be split over TP" "$train_gpt" --model llama --data text.txt --kv-heads 1
 succeeds "$train_gpt" --model llama --data text.txt "${tiny[@]}" --kv-heads 1 --replicate-kv-heads --steps 2 --sample 0
 refuses "--hidden 32 cannot be split over --heads 6" "$train_gpt" --model llama --data text.txt --hidden 32 --heads 6

@@ -1,5 +1,5 @@
-// Attention's backward kernels on the emulator, with inputs and results as test/support/attention_reference.hpp
-// has them.
+// Attention's backward kernels on the emulator, with inputs and results as
+// test/support/attention_reference.hpp has them.
 #pragma once
 
 #include <algorithm>
@@ -61,9 +61,7 @@ class HeadBuffer {
         stride_(heads * dimension + padding),
         elements_(std::max<Index>(batch * sequence * stride_, 1), value) {}
 
-  View<T, 4> view() {
-    return {elements_.data(), extents_, {extents_[1] * stride_, stride_, extents_[3], 1}};
-  }
+  View<T, 4> view() { return {elements_.data(), extents_, {extents_[1] * stride_, stride_, extents_[3], 1}}; }
   View<T, 4> keys(Index first, Index count) { return view().slice(1, first, count); }
 
   void take(const Tensor& x) {
@@ -100,6 +98,8 @@ struct BackwardOptions {
   int hops = 1;
   Accumulate accumulate = Accumulate::no;  // into dk and dv, which hold 1
   Index padding = 8;                       // between rows
+  Index keys_of_nobody = 0;                // NaN, after the keys; for a batch of 1
+  ops::DqOrder dq_order = ops::DqOrder::ascending;
 };
 
 struct BackwardResults {
@@ -117,16 +117,18 @@ BackwardResults backward_of(const AttentionInputs& x, const ExpectedAttention& e
   const AttentionShape& s = x.shape;
   const T nan(std::numeric_limits<float>::quiet_NaN());
   HeadBuffer<T> q(s.batch, s.queries, s.heads, s.dimension, options.padding, nan);
-  HeadBuffer<T> k(s.batch, s.keys, s.kv_heads, s.dimension, 2 * options.padding, nan);
-  HeadBuffer<T> v(s.batch, s.keys, s.kv_heads, s.dimension, 0, nan);
+  const Index all_keys = s.keys + options.keys_of_nobody;
+  HeadBuffer<T> k(s.batch, all_keys, s.kv_heads, s.dimension, 2 * options.padding, nan);
+  HeadBuffer<T> v(s.batch, all_keys, s.kv_heads, s.dimension, 0, nan);
   HeadBuffer<T> d_out(s.batch, s.queries, s.heads, s.dimension, 3 * options.padding, nan);
   HeadBuffer<T> out(s.batch, s.queries, s.heads, s.dimension, options.padding, nan);
   HeadBuffer<T> dq(s.batch, s.queries, s.heads, s.dimension, options.padding, nan);
-  HeadBuffer<float> carry(s.batch, s.queries, s.heads, s.dimension, options.padding / 2,
+  HeadBuffer<float> carry(s.batch, s.queries, s.heads, s.dimension,
+                          options.dq_order == ops::DqOrder::any ? 0 : options.padding / 2,
                           std::numeric_limits<float>::quiet_NaN());
   const G before(options.accumulate == Accumulate::yes ? 1.0f : std::numeric_limits<float>::quiet_NaN());
-  HeadBuffer<G> dk(s.batch, s.keys, s.kv_heads, s.dimension, options.padding, before);
-  HeadBuffer<G> dv(s.batch, s.keys, s.kv_heads, s.dimension, 2 * options.padding, before);
+  HeadBuffer<G> dk(s.batch, all_keys, s.kv_heads, s.dimension, options.padding, before);
+  HeadBuffer<G> dv(s.batch, all_keys, s.kv_heads, s.dimension, 2 * options.padding, before);
   Buffer<float> lse(s.batch * s.heads * s.queries), delta(s.batch * s.heads * s.queries);
   Buffer<std::int32_t> room(std::max<Index>(ops::attention_backward_room(s.queries), 1));
 
@@ -145,16 +147,17 @@ BackwardResults backward_of(const AttentionInputs& x, const ExpectedAttention& e
     lse[i] = static_cast<float>(expected.lse(i / s.queries, i % s.queries));
   }
 
-  BackwardResults y{Tensor(Extent{x.q.rows(), x.q.columns()}), Tensor(Extent{x.k.rows(), x.k.columns()}),
-                    Tensor(Extent{x.k.rows(), x.k.columns()}), Tensor(s.sinks ? s.heads : 0),
+  BackwardResults y{Tensor(Extent{x.q.rows(), x.q.columns()}),
+                    Tensor(Extent{s.batch * all_keys, x.k.columns()}),
+                    Tensor(Extent{s.batch * all_keys, x.k.columns()}), Tensor(s.sinks ? s.heads : 0),
                     EmulatorStream(options.emulation)};
   const View<float, 3> lse_view{lse.data(), {s.batch, s.heads, s.queries}};
   const View<float, 3> delta_view{delta.data(), {s.batch, s.heads, s.queries}};
   ops::attention_delta(y.stream, out.view(), d_out.view(), delta_view);
   const OwnKeyRanges ranges(s);
   for (int hop = 0; hop < options.hops; ++hop) {
-    const Index first_key = s.keys * hop / options.hops;
-    const Index keys = s.keys * (hop + 1) / options.hops - first_key;
+    const Index first_key = all_keys * hop / options.hops;
+    const Index keys = all_keys * (hop + 1) / options.hops - first_key;
     Buffer<std::int32_t> first(s.queries), last(s.queries);
     for (Index i = 0; i < s.queries; ++i) {
       first[i] = static_cast<std::int32_t>(std::clamp<Index>(ranges.view().first(i) - first_key, 0, keys));
@@ -162,11 +165,18 @@ BackwardResults backward_of(const AttentionInputs& x, const ExpectedAttention& e
     }
     const ops::KeyRanges of_hop{Vector<const std::int32_t>(first.data(), {s.queries}),
                                 Vector<const std::int32_t>(last.data(), {s.queries})};
-    ops::attention_backward(y.stream, q.view(), k.keys(first_key, keys), v.keys(first_key, keys), lse_view,
-                            delta_view, d_out.view(), x.settings(), of_hop,
-                            {.first = hop == 0, .last = hop == options.hops - 1}, carry.view(), dq.view(),
-                            dk.keys(first_key, keys), dv.keys(first_key, keys),
-                            Vector<std::int32_t>(room.data(), {room.size()}), options.accumulate);
+    const auto run = [&]<ops::DqOrder order>() {
+      ops::attention_backward<order>(y.stream, q.view(), k.keys(first_key, keys), v.keys(first_key, keys),
+                                     lse_view, delta_view, d_out.view(), x.settings(), of_hop,
+                                     {.first = hop == 0, .last = hop == options.hops - 1}, carry.view(),
+                                     dq.view(), dk.keys(first_key, keys), dv.keys(first_key, keys),
+                                     Vector<std::int32_t>(room.data(), {room.size()}), options.accumulate);
+    };
+    if (options.dq_order == ops::DqOrder::any) {
+      run.template operator()<ops::DqOrder::any>();
+    } else {
+      run.template operator()<ops::DqOrder::ascending>();
+    }
   }
   dq.give(y.dq);
   dk.give(y.dk);

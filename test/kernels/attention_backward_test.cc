@@ -20,6 +20,19 @@ const NamedMask some_without_keys{
     "documents, some without keys",
     mask::documents({0, 3, 20, 21, 70, 75, 131}, {0, 0, 40, 40, 47, 47, 90}) & mask::causal()};
 
+// Shared memory of a block: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+constexpr bool tiles_fit(int architecture, int kib) {
+  for (const int width : {64, 128, 256}) {
+    const auto keys = kernels::attention_backward_keys_tile(architecture, width);
+    const auto queries = kernels::attention_backward_queries_tile(architecture, width);
+    if (keys.keys_shared_bytes() > kib * 1024 || queries.queries_shared_bytes() > kib * 1024) return false;
+    if (keys.warp_rows() % 16 != 0 || queries.warp_rows() % 16 != 0) return false;
+  }
+  return true;
+}
+static_assert(tiles_fit(80, 163) && tiles_fit(89, 99) && tiles_fit(90, 227) && tiles_fit(100, 227) &&
+              tiles_fit(120, 99));
+
 // As flash-attention's own tests have it: at most 3 times the error of attention that keeps scores and
 // weights in memory, in 16 bits. `tiny` is for gradients that this has exactly.
 template <half T, class G>
@@ -55,11 +68,13 @@ TEST(AttentionBackward, IsCloseToFloat64InEveryDimension) {
 }
 
 TEST(AttentionBackward, IsCloseToFloat64UnderEveryMask) {
-  const std::vector<AttentionShape> shapes = {
-      {1, 128, 256, 1, 1, 64, full},        {2, 77, 131, 1, 1, 64, full},
-      {1, 200, 76, 1, 1, 64, causal},       {1, 76, 200, 2, 1, 64, causal},
-      {1, 1, 1, 1, 1, 64, causal},          {1, 300, 300, 1, 1, 64, window},
-      {1, 131, 90, 1, 1, 64, some_without_keys}};
+  const std::vector<AttentionShape> shapes = {{1, 128, 256, 1, 1, 64, full},
+                                              {2, 77, 131, 1, 1, 64, full},
+                                              {1, 200, 76, 1, 1, 64, causal},
+                                              {1, 76, 200, 2, 1, 64, causal},
+                                              {1, 1, 1, 1, 1, 64, causal},
+                                              {1, 300, 300, 1, 1, 64, window},
+                                              {1, 131, 90, 1, 1, 64, some_without_keys}};
   for (AttentionShape s : shapes) {
     expect_gradients<Float16, float>(s);
     s.dimension = 128;
@@ -92,6 +107,16 @@ TEST(AttentionBackward, GathersOverHops) {
   }
 }
 
+TEST(AttentionBackward, SumsDqInAnyOrderToo) {
+  const simt::Emulation shuffled{.seed = 4, .landing = simt::Landing::late};
+  const BackwardOptions any{.emulation = shuffled, .hops = 1, .dq_order = ops::DqOrder::any};
+  const BackwardOptions hops{.emulation = shuffled, .hops = 2, .dq_order = ops::DqOrder::any};
+  expect_gradients<BFloat16, float>({2, 150, 140, 2, 1, 64, causal}, any);
+  expect_gradients<Float16, Float16>({1, 150, 140, 2, 1, 72, causal}, any);
+  expect_gradients<BFloat16, float>({1, 131, 90, 1, 1, 256, some_without_keys}, any);
+  expect_gradients<BFloat16, float>({1, 150, 140, 2, 1, 64, causal}, hops);
+}
+
 TEST(AttentionBackward, GivesNothingWhereNothingIsSeen) {
   const AttentionShape s{1, 131, 90, 2, 1, 64, some_without_keys};
   const BoundMask bound = s.mask.mask.of(s.queries, s.keys);
@@ -110,6 +135,20 @@ TEST(AttentionBackward, GivesNothingWhereNothingIsSeen) {
     for (Index c = 0; !seen && c < y.dk.columns(); ++c) {
       ASSERT_EQ(y.dk(j, c), 0) << "key " << j;
       ASSERT_EQ(y.dv(j, c), 0) << "key " << j;
+    }
+  }
+}
+
+TEST(AttentionBackward, DoesNotMindWhatLiesAtKeysOfNobody) {
+  const AttentionInputs x = inputs_in<Float16>({1, 130, 70, 2, 1, 64, full});
+  const ExpectedAttention expected(x);
+  const BackwardResults y = backward_of<Float16, float>(x, expected);
+  const BackwardResults more = backward_of<Float16, float>(x, expected, {.keys_of_nobody = 70});
+  EXPECT_TRUE(more.dq == y.dq);
+  for (Index j = 0; j < 140; ++j) {
+    for (Index c = 0; c < 64; ++c) {
+      ASSERT_EQ(more.dk(j, c), j < 70 ? y.dk(j, c) : 0) << "key " << j;
+      ASSERT_EQ(more.dv(j, c), j < 70 ? y.dv(j, c) : 0) << "key " << j;
     }
   }
 }
@@ -145,11 +184,10 @@ void expect_same_bits(const AttentionShape& s, int hops) {
   const ExpectedAttention expected(x);
   const std::vector<Tensor> natural = backward_of<T, float>(x, expected, {.hops = hops}).all();
   for (const std::uint64_t seed : {1, 2, 3}) {
-    for (const auto landing : {simt::Landing::at_once, simt::Landing::late}) {
-      const auto shuffled =
-          backward_of<T, float>(x, expected, {.emulation = {seed, landing}, .hops = hops}).all();
-      for (std::size_t i = 0; i < natural.size(); ++i) EXPECT_TRUE(shuffled[i] == natural[i]) << i;
-    }
+    const auto landing = seed % 2 == 1 ? simt::Landing::late : simt::Landing::at_once;
+    const auto shuffled =
+        backward_of<T, float>(x, expected, {.emulation = {seed, landing}, .hops = hops}).all();
+    for (std::size_t i = 0; i < natural.size(); ++i) EXPECT_TRUE(shuffled[i] == natural[i]) << i;
   }
 }
 
@@ -176,30 +214,35 @@ Index tiles_seen(const AttentionShape& s, Index query_tile, Index key_tile) {
 }
 
 template <half T, class G, int width>
-void expect_economy(const AttentionShape& s, int hops = 1) {
+void expect_economy(const AttentionShape& s, BackwardOptions options = {}) {
   SCOPED_TRACE(s);
+  options.padding = 16;
+  const bool any_order = options.dq_order == ops::DqOrder::any;
   const AttentionInputs x = inputs_in<T>(s);
-  const BackwardResults y = backward_of<T, G>(x, ExpectedAttention(x), {.hops = hops, .padding = 16});
+  const BackwardResults y = backward_of<T, G>(x, ExpectedAttention(x), options);
   constexpr auto keys_tile = kernels::attention_backward_keys_tile(kernels::architecture, width);
   constexpr auto queries_tile = kernels::attention_backward_queries_tile(kernels::architecture, width);
   const auto products = [](const kernels::AttentionBackwardTile& tile, Index count) {
     return count * tile.rows * tile.columns * tile.width / (16 * 8 * 16);
   };
-  const simt::Counters keys = y.stream.of("attention_backward_keys");
-  const simt::Counters queries = y.stream.of("attention_backward_queries");
-  const simt::Counters delta = y.stream.of("attention_delta");
-  if (hops == 1) {
-    EXPECT_EQ(keys.mma, 4 * products(keys_tile, tiles_seen(s, keys_tile.columns, keys_tile.rows)));
-    EXPECT_EQ(queries.mma,
-              3 * products(queries_tile, tiles_seen(s, queries_tile.rows, queries_tile.columns)));
+  std::vector<simt::Counters> of_tiles = {y.stream.of("attention_backward_keys")};
+  if (!any_order) of_tiles.push_back(y.stream.of("attention_backward_queries"));
+  if (options.hops == 1) {
+    EXPECT_EQ(of_tiles[0].mma,
+              (any_order ? 5 : 4) * products(keys_tile, tiles_seen(s, keys_tile.columns, keys_tile.rows)));
+    if (!any_order) {
+      EXPECT_EQ(of_tiles[1].mma,
+                3 * products(queries_tile, tiles_seen(s, queries_tile.rows, queries_tile.columns)));
+    }
   }
-  for (const simt::Counters& counters : {keys, queries, delta}) {
+  for (const simt::Counters& counters : of_tiles) {
+    EXPECT_EQ(counters.global_stores.instructions * 512, counters.global_stores.bytes);
+  }
+  of_tiles.push_back(y.stream.of("attention_delta"));
+  for (const simt::Counters& counters : of_tiles) {
     EXPECT_EQ(counters.bank_conflicts(), 0);
     EXPECT_LE(counters.global_loads.sectors * 32, counters.global_loads.bytes);
     EXPECT_EQ(counters.global_stores.sectors * 32, counters.global_stores.bytes);
-  }
-  for (const simt::Counters& counters : {keys, queries}) {
-    EXPECT_EQ(counters.global_stores.instructions * 512, counters.global_stores.bytes);
   }
 }
 
@@ -207,7 +250,9 @@ TEST(AttentionBackward, VisitsNoTileInVainAndMovesWholeSectorsWithoutBankConflic
   expect_economy<BFloat16, float, 64>({1, 256, 256, 1, 1, 64, causal});
   expect_economy<Float16, Float16, 64>({1, 256, 384, 1, 1, 64, window});
   expect_economy<BFloat16, BFloat16, 128>({1, 256, 256, 2, 1, 128, causal});
-  expect_economy<BFloat16, float, 128>({1, 128, 256, 1, 1, 128, full}, 2);
+  expect_economy<BFloat16, float, 128>({1, 128, 256, 1, 1, 128, full}, {.hops = 2});
+  expect_economy<BFloat16, float, 64>({1, 256, 256, 1, 1, 64, causal}, {.dq_order = ops::DqOrder::any});
+  expect_economy<Float16, float, 128>({1, 128, 128, 1, 1, 128, causal}, {.dq_order = ops::DqOrder::any});
   expect_economy<Float16, float, 256>({1, 128, 128, 1, 1, 256, causal});
 }
 

@@ -1,4 +1,5 @@
 // The sizes of Llamas against published figures, and what a shape must satisfy to be split over ranks.
+#include <limits>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -90,8 +91,11 @@ TEST(CheckLlamaShape, RefusesHeadsThatCannotShareKeys) {
 }
 
 TEST(CheckLlamaShape, RefusesSettingsThatGiveNoNumbers) {
-  EXPECT_THAT(refusal({.rope_theta = 0}), HasSubstr("must be positive (rope_theta=0"));
+  EXPECT_THAT(refusal({.rope_theta = 0}), HasSubstr("must be positive and finite (rope_theta=0"));
   EXPECT_THAT(refusal({.norm_epsilon = -1}), HasSubstr("norm_epsilon=-1"));
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(refusal({.rope_theta = infinity}), HasSubstr("must be positive and finite"));
+  EXPECT_THAT(refusal({.norm_epsilon = infinity}), HasSubstr("must be positive and finite"));
 }
 
 TEST(CheckLlamaShape, RefusesWhatDoesNotDivideOverTensorRanks) {

@@ -185,6 +185,15 @@ TEST_F(LlamaFile, EveryShapeIsChecked) {
   }
 }
 
+// Files of Llama 2 have them; transformers, too, passes over them.
+TEST_F(LlamaFile, FrequenciesOfTheRotaryEmbeddingSayNothingNew) {
+  FileTensors tensors = llama(shape);
+  for (const char* layer : {"0", "1"}) {
+    tensors[std::string("model.layers.") + layer + ".self_attn.rotary_emb.inv_freq"] = floats({1});
+  }
+  EXPECT_EQ(LlamaCheckpoint(write(tensors, config())).shape(), shape);
+}
+
 TEST_F(LlamaFile, UnknownTensorsAreRefusedByName) {
   for (const char* name :
        {"model.layers.0.self_attn.q_proj.bias", "model.layers.1.self_attn.q_norm.weight", "score.weight"}) {
@@ -256,6 +265,7 @@ TEST_F(LlamaFile, AnOldConfigMeansABaseOf10000) {
 TEST_F(LlamaFile, AShapeThatCannotBeComputedIsRefused) {
   EXPECT_THAT(refusal_of("rms_norm_eps", -1),
               HasSubstr("is not a Llama that can be loaded: the base of a rotary embedding and the epsilon"));
+  EXPECT_THAT(refusal_of("rope_theta", 1e39), HasSubstr("must be positive and finite"));  // no float
   nlohmann::json config = trilith::config();
   config["num_attention_heads"] = 12;
   config.erase("num_key_value_heads");

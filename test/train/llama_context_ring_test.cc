@@ -21,8 +21,8 @@ TEST(LlamaContextRing, OfTwoWithTensorPipelineAndDataRanksTakesTheStepsOfOneRank
   expect_steps<Config<Parallelism<2, 2, 2, 2>, Zigzagged>>(16);
 }
 
-TEST(LlamaContextRing, OfFourTakesTheStepsOfOneRank) {
-  expect_steps<Config<Parallelism<1, 1, 1, 4>, Zigzagged>>(16);
+TEST(LlamaContextRing, OfFourWithTensorPipelineAndDataRanksTakesTheStepsOfOneRank) {
+  expect_steps<Config<Parallelism<2, 2, 2, 4>, Zigzagged>>(16);
 }
 
 // Of two tokens, not one: with a single key the gradients of queries and keys are nothing but rounding.

@@ -17,12 +17,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include <trilith/attention/all_gather.hpp>
+#include <trilith/attention/arguments.hpp>
 #include <trilith/attention/head_exchange.hpp>
 #include <trilith/attention/hop_ranges.hpp>
 #include <trilith/attention/key_values.hpp>
@@ -124,6 +126,7 @@ class ContextAttention {
   // heads.
   void forward(const stream& s, const ops::AttentionSettings& settings, const Projections<const T>& x,
                View<T, 4> out, View<float, 3> lse, const Saved& saved, const Scratch& scratch) const {
+    check_arguments(settings, x, out, lse);
     if (!exchanges()) return core_.forward(s, settings, x, out, lse, saved.core, scratch.core);
     exchange_.to_heads(s, scratch.messages, Exchanged<T>{x.q, saved.x.q}, Exchanged<T>{x.k, saved.x.k},
                        Exchanged<T>{x.v, saved.x.v});
@@ -139,6 +142,10 @@ class ContextAttention {
                 View<const T, 4> out, View<const float, 3> lse, View<const T, 4> d_out,
                 const Projections<T>& dx, const Saved& saved, const Scratch& scratch,
                 Vector<float> d_sinks = {}, Accumulate into_sinks = Accumulate::no) const {
+    check_arguments(settings, x, out, lse);
+    check_projections({"dq", "dk", "dv"}, dx, x.q.extent(0));
+    detail::check_extents("d_out", d_out, out.extents());
+    if (settings.has_sinks()) detail::check_extents("d_sinks", d_sinks, {shape_.heads});
     if (!exchanges()) {
       return backward_of_heads(s, settings, x, out, lse, d_out, dx, saved, scratch, d_sinks, into_sinks);
     }
@@ -171,6 +178,23 @@ class ContextAttention {
         "heads and key/value heads must be multiples of U (Attention<Hybrid<U>>) or CP (Attention<Ulysses>); "
         "Attention<Ring> has no such condition");
     return shape;
+  }
+
+  void check_arguments(const ops::AttentionSettings& settings, const Projections<const T>& x,
+                       View<const T, 4> out, View<const float, 3> lse) const {
+    const Index batch = x.q.extent(0);
+    detail::check_settings(settings, shape_.heads);
+    check_projections({"q", "k", "v"}, x, batch);
+    detail::check_extents("out", out, {batch, split_.rows(), shape_.heads, shape_.dimension});
+    detail::check_extents("lse", lse, {batch, shape_.heads, split_.rows()});
+  }
+
+  void check_projections(const std::array<const char*, 3>& names, const Projections<const T>& x,
+                         Index batch) const {
+    const std::array<Index, 4> keys{batch, split_.rows(), shape_.kv_heads, shape_.dimension};
+    detail::check_extents(names[0], x.q, {batch, split_.rows(), shape_.heads, shape_.dimension});
+    detail::check_extents(names[1], x.k, keys);
+    detail::check_extents(names[2], x.v, keys);
   }
 
   static std::string numbers(const AttentionShape& shape) {

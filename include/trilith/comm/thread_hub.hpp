@@ -1,6 +1,7 @@
-// Where the ranks of one process meet. An operation is posted by each of its members; once all have, any
-// member that waits for it carries it out, slice by slice, on the members' own buffers. A member that has
-// posted and computes on is therefore never waited for.
+// Where the ranks of one process meet. An operation is posted by each of its members; once all have, it is
+// carried out on the members' own buffers: slice by slice by any member that waits for it, or, where a device
+// does the work in order, at once by the member that posts last. A member that has posted and computes on is
+// therefore never waited for.
 //
 // Waiting blocks, it does not spin: there may be more ranks than cores. One mutex guards everything but the
 // slices; with it, the hub knows when every rank waits, and turns that deadlock into an error.
@@ -31,16 +32,24 @@ class ThreadHub {
   struct Part {
     const void* in = nullptr;
     void* out = nullptr;
+    std::shared_ptr<const void> kept = {};  // until the operation is over
   };
   using Parts = std::vector<Part>;
+
+  // How an operation is carried out: whole, by the member that posts last, or slice by slice.
+  struct Work {
+    // Called once, with the hub locked; what it returns is kept with the operation, and is not null.
+    std::shared_ptr<const void> (*begin)(const Parts& parts, Index count, int argument) = nullptr;
+    Index slices = 0;
+    void (*run)(const Parts& parts, Index count, int argument, Index slice) = nullptr;
+    Index count = 0;
+    int argument = 0;  // a root, say
+  };
 
   // What all members must agree on.
   struct Signature {
     std::string what;  // "all_reduce sum of 96 elements of 4 bytes"
-    Index slices = 1;
-    void (*run)(const Parts& parts, Index count, int argument, Index slice) = nullptr;
-    Index count = 0;
-    int argument = 0;  // a root, say
+    Work work;
   };
 
   // Which operation: the sequence-th on a lane (collectives, or one direction between two members) of a
@@ -69,8 +78,11 @@ class ThreadHub {
   std::shared_ptr<Operation> post(const Key& key, const std::string& group, const std::vector<int>& members,
                                   int member, Part part, Signature signature);
 
-  // Blocks until `operation` is done, carrying out what can be.
+  // Blocks until `operation` has begun and its slices are done, carrying out what can be.
   void finish(Operation& operation, int rank);
+
+  // What Work::begin has returned; null where it has not been called. After finish() or withdraw().
+  static const void* begun(const Operation& operation);
 
   // Takes back the part that `rank` has posted and will not wait for: its buffers may be gone afterwards.
   // While an exception unwinds the rank, the others wait for the rank to report it, and name that.
@@ -138,6 +150,9 @@ class ThreadHub::Operation {
   static constexpr int nobody = -1;
 
   bool ready() const { return arrived_ == members_.size(); }
+  bool done() const {
+    return ready() && done_ == signature_.work.slices && (signature_.work.begin == nullptr || begun_);
+  }
   bool withdrawn() const { return withdrawn_by_ != nobody; }
 
   Signature signature_;
@@ -145,6 +160,7 @@ class ThreadHub::Operation {
   std::vector<int> members_;  // ranks of the world
   std::vector<bool> posted_;
   Parts parts_;
+  std::shared_ptr<const void> begun_;  // what Work::begin has returned
   std::size_t arrived_ = 0;
   Index next_ = 0;  // the first slice nobody has begun
   Index done_ = 0;  // slices finished
@@ -173,8 +189,13 @@ inline std::shared_ptr<ThreadHub::Operation> ThreadHub::post(const Key& key, con
                 "all members must call the same operations, of the same size, in the same order");
   }
   std::shared_ptr<Operation> operation = entry;
-  operation->parts_[member] = part;
+  operation->parts_[member] = std::move(part);
   operation->posted_[member] = true;
+  const Work& work = operation->signature_.work;
+  const bool is_last = operation->arrived_ + 1 == members.size();
+  if (is_last && work.begin != nullptr && !operation->withdrawn()) {
+    operation->begun_ = work.begin(operation->parts_, work.count, work.argument);
+  }
   ++operation->arrived_;
   if (operation->ready()) {
     pending_.erase(key);
@@ -184,6 +205,10 @@ inline std::shared_ptr<ThreadHub::Operation> ThreadHub::post(const Key& key, con
     operation->changed_.notify_all();
   }
   return operation;
+}
+
+inline const void* ThreadHub::begun(const Operation& operation) {
+  return operation.begun_.get();
 }
 
 inline void ThreadHub::finish(Operation& op, int rank) {
@@ -199,7 +224,8 @@ inline void ThreadHub::finish(Operation& op, int rank) {
 inline void ThreadHub::finish_locked(Operation& op, int rank, std::unique_lock<std::mutex>& lock) {
   // How long a rank that unwinds may take to report why, before the others blame the dropped handle.
   constexpr std::chrono::seconds patience{5};
-  while (op.done_ < op.signature_.slices || !op.ready()) {
+  const Work& work = op.signature_.work;
+  while (!op.done()) {
     throw_if_failed();
     if (op.withdrawn()) {
       if (op.unwinding_) {
@@ -210,14 +236,14 @@ inline void ThreadHub::finish_locked(Operation& op, int rank, std::unique_lock<s
                       std::to_string(op.withdrawn_by_),
                   "wait for every handle before it goes out of scope");
     }
-    if (op.ready() && op.next_ < op.signature_.slices) {
+    if (op.ready() && op.next_ < work.slices) {
       const Index slice = op.next_++;
       ++op.active_;
       lock.unlock();
-      op.signature_.run(op.parts_, op.signature_.count, op.signature_.argument, slice);
+      work.run(op.parts_, work.count, work.argument, slice);
       lock.lock();
       --op.active_;
-      if (++op.done_ == op.signature_.slices || op.withdrawn()) op.changed_.notify_all();
+      if (++op.done_ == work.slices || op.withdrawn()) op.changed_.notify_all();
       continue;
     }
     if (!op.ready() && waits_for_[rank] != &op) {
@@ -232,7 +258,7 @@ inline void ThreadHub::finish_locked(Operation& op, int rank, std::unique_lock<s
 
 inline void ThreadHub::withdraw(Operation& op, int rank) {
   std::unique_lock lock(mutex_);
-  if (op.ready() && op.done_ == op.signature_.slices) return;
+  if (op.done()) return;
   op.withdrawn_by_ = rank;
   op.unwinding_ = op.unwinding_ || std::uncaught_exceptions() > 0;
   op.changed_.notify_all();

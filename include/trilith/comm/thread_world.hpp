@@ -24,13 +24,14 @@
 namespace trilith::inline v0 {
 
 // One rank, as the code that runs on it sees it.
-class ThreadRank {
+template <communicator Communicator>
+class BasicThreadRank {
  public:
-  using communicator = ThreadCommunicator;
+  using communicator = Communicator;
 
-  ThreadRank(ThreadHub& hub, int rank, int size) : hub_(&hub), rank_(rank), size_(size) {}
-  ThreadRank(const ThreadRank&) = delete;  // communicators write into its ledger
-  ThreadRank& operator=(const ThreadRank&) = delete;
+  BasicThreadRank(ThreadHub& hub, int rank, int size) : hub_(&hub), rank_(rank), size_(size) {}
+  BasicThreadRank(const BasicThreadRank&) = delete;  // communicators write into its ledger
+  BasicThreadRank& operator=(const BasicThreadRank&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -58,32 +59,33 @@ class ThreadRank {
   Ledger ledger_;
 };
 
-class ThreadWorld {
+template <communicator Communicator>
+class BasicThreadWorld {
  public:
-  using rank_type = ThreadRank;
-  using communicator = ThreadCommunicator;
+  using rank_type = BasicThreadRank<Communicator>;
+  using communicator = Communicator;
 
-  explicit ThreadWorld(int ranks) : hub_((check_size(ranks), ranks)) {
+  explicit BasicThreadWorld(int ranks) : hub_((check_size(ranks), ranks)) {
     for (int rank = 0; rank < ranks; ++rank) {
-      ranks_.push_back(std::make_unique<ThreadRank>(hub_, rank, ranks));
+      ranks_.push_back(std::make_unique<rank_type>(hub_, rank, ranks));
     }
     for (int rank = 0; rank < ranks; ++rank) start(rank);
   }
-  ThreadWorld(const ThreadWorld&) = delete;
-  ThreadWorld& operator=(const ThreadWorld&) = delete;
+  BasicThreadWorld(const BasicThreadWorld&) = delete;
+  BasicThreadWorld& operator=(const BasicThreadWorld&) = delete;
 
-  ~ThreadWorld() { stop(); }
+  ~BasicThreadWorld() { stop(); }
 
   int size() const { return static_cast<int>(ranks_.size()); }
 
   // The ranks of this process, all of them here.
-  ThreadRank& rank(int index) { return *ranks_[index]; }
-  const ThreadRank& rank(int index) const { return *ranks_[index]; }
+  rank_type& rank(int index) { return *ranks_[index]; }
+  const rank_type& rank(int index) const { return *ranks_[index]; }
 
   // Calls task(rank) on every rank's own thread and returns when all have returned. When one throws, all
   // others stop with an error that names it, and run() throws the first one's; the world is of no use
   // afterwards. Not to be called from a rank.
-  void run(const std::function<void(ThreadRank&)>& task) {
+  void run(const std::function<void(rank_type&)>& task) {
     require(!hub_.failed(), "this world has failed: " + hub_.failure(), "make a new world");
     require(!busy_.exchange(true), "run() was called while a run of this world is on",
             "call it from outside the ranks, one at a time");
@@ -128,7 +130,7 @@ class ThreadWorld {
 
   void serve(int rank) {
     for (std::int64_t served = 0;; ++served) {
-      const std::function<void(ThreadRank&)>* task = nullptr;
+      const std::function<void(rank_type&)>* task = nullptr;
       {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return stopping_ || round_ > served; });
@@ -145,7 +147,7 @@ class ThreadWorld {
 
   // Runs the task, and reports its failure to the other ranks. The exception comes back with the rank's
   // name; a rank that merely stopped because of another one gives none.
-  std::exception_ptr attempt(const std::function<void(ThreadRank&)>& task, int rank) {
+  std::exception_ptr attempt(const std::function<void(rank_type&)>& task, int rank) {
     const std::string place = "rank " + std::to_string(rank);
     try {
       task(*ranks_[rank]);
@@ -168,12 +170,12 @@ class ThreadWorld {
   }
 
   ThreadHub hub_;
-  std::vector<std::unique_ptr<ThreadRank>> ranks_;
+  std::vector<std::unique_ptr<rank_type>> ranks_;
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::condition_variable finished_;
-  const std::function<void(ThreadRank&)>* task_ = nullptr;
+  const std::function<void(rank_type&)>* task_ = nullptr;
   std::int64_t round_ = 0;
   int running_ = 0;
   std::atomic<bool> busy_ = false;  // a run is on
@@ -182,6 +184,15 @@ class ThreadWorld {
   std::exception_ptr first_failure_;
 };
 
+using ThreadRank = BasicThreadRank<ThreadCommunicator>;
+using ThreadWorld = BasicThreadWorld<ThreadCommunicator>;
+
 static_assert(world<ThreadWorld>);
+
+// The world of threads whose ranks compute on device D: ThreadWorld, unless D's own header says another.
+template <class D>
+struct ThreadWorldOf {
+  using type = ThreadWorld;
+};
 
 }  // namespace trilith::inline v0

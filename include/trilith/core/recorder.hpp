@@ -7,11 +7,16 @@
 // until clear().
 //
 // A recorder belongs to one rank, which alone writes to it; others read it while that rank is at rest.
+//
+// Where a stream shows ranges to a profiler, what would be recorded is such a range, whether or not it is
+// recorded.
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <deque>
+#include <string>
 
 namespace trilith::inline v0 {
 
@@ -27,6 +32,21 @@ enum class Activity {
   gradient_norm,
   update,  // of the weights
 };
+
+constexpr const char* name_of(Activity activity) {
+  switch (activity) {
+    case Activity::load_batch: return "load batch";
+    case Activity::action: return "action";
+    case Activity::post: return "post";
+    case Activity::wait: return "wait";
+    case Activity::reduce_tied: return "reduce tied gradient";
+    case Activity::reduce_gradients: return "reduce gradients";
+    case Activity::sum_loss: return "sum loss";
+    case Activity::gradient_norm: return "gradient norm";
+    case Activity::update: return "update weights";
+  }
+  return "";
+}
 
 struct Event {
   Activity activity;
@@ -48,11 +68,25 @@ class Recorder {
   std::deque<Event> events_;  // its elements don't move while a device has yet to stamp them
 };
 
+// A stream that shows what is given to it between the two calls, under a name, to a profiler.
+template <class S>
+concept profiled_stream = requires(const S& stream, const char* name) {
+  stream.begin_range(name);
+  stream.end_range();
+};
+
 // Records what is given to the stream while this object lives; nothing where the recorder is null.
 template <class Stream>
 class Recording {
  public:
-  Recording(Recorder* recorder, const Stream& stream, Activity activity, int index = 0) : stream_(stream) {
+  Recording(Recorder* recorder, const Stream& stream, Activity activity, int index = 0)
+      : Recording(recorder, stream, activity, index, [&] { return name_of(activity); }) {}
+
+  // name(): what a profiler shows, a string of any kind; called only where there may be one.
+  template <std::invocable Name>
+  Recording(Recorder* recorder, const Stream& stream, Activity activity, int index, Name&& name)
+      : stream_(stream) {
+    if constexpr (profiled_stream<Stream>) stream_.begin_range(std::string(name()).c_str());
     if (recorder == nullptr) return;
     event_ = &recorder->add(activity, index);
     stream_.stamp(&event_->begin);
@@ -61,6 +95,7 @@ class Recording {
   Recording& operator=(const Recording&) = delete;
   ~Recording() {
     if (event_ != nullptr) stream_.stamp(&event_->end);
+    if constexpr (profiled_stream<Stream>) stream_.end_range();
   }
 
  private:

@@ -3,7 +3,8 @@
 // A block takes a tile of keys of one head, and steps over the tiles of queries that see it, for each query
 // head of its group in turn; so sums over queries and over the group are made in one order, in registers.
 // Scores are computed transposed, (keys, queries): what the weights and their gradients are after that is the
-// left operand of the products that they take part in.
+// left operand of the products that they take part in. Where tile.adds_dq, blocks also add to dq, in any
+// order.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <trilith/kernels/gradient_store.hpp>
 #include <trilith/kernels/score_gradient.hpp>
 #include <trilith/kernels/shared_tile.hpp>
+#include <trilith/kernels/soft_cap.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/kernels/warp.hpp>
@@ -31,12 +33,12 @@ struct AttentionBackwardKeys {
   static_assert(std::is_same_v<G, float> || std::is_same_v<G, T>,
                 "AttentionBackwardKeys: gradients are float or what the inputs are");
   static_assert(tile.stages == 1 || tile.stages == 2, "AttentionBackwardKeys: stages must be 1 or 2");
-  static_assert(tile.columns <= tile.threads(), "AttentionBackwardKeys: a thread must have one query at most");
+  static_assert(tile.columns <= tile.threads(),
+                "AttentionBackwardKeys: a thread must have one query at most");
 
   static constexpr const char* name = "attention_backward_keys";
   static constexpr int threads = tile.threads();
-  static constexpr int statistics_bytes = 2 * 4 * tile.columns * 4;
-  static constexpr int shared_bytes = tile.tile_bytes(2) + statistics_bytes;
+  static constexpr int shared_bytes = tile.keys_shared_bytes();
 
   struct Params {
     HeadTensor<const T> q;                   // (batch, queries, heads, dimension)
@@ -47,15 +49,16 @@ struct AttentionBackwardKeys {
     PerQuery<const float> delta;             // (batch, heads, queries)
     KeyRanges ranges;                        // (queries)
     simt::Global<const std::int32_t> tiles;  // TileRanges of tiles of `columns` queries
-    HeadTensor<G> dk;                        // (batch, keys, heads / group, dimension)
-    HeadTensor<G> dv;                        // (batch, keys, heads / group, dimension)
+    HeadTensor<float> dq;  // (batch, queries, heads, dimension), added to where tile.adds_dq
+    HeadTensor<G> dk;      // (batch, keys, heads / group, dimension)
+    HeadTensor<G> dv;      // (batch, keys, heads / group, dimension)
     int queries;
     int keys;
-    int dimension;  // a multiple of 8
-    int group;      // query heads that share a key head
-    float scale;
-    float soft_cap;   // 0: none
-    bool accumulate;  // add to dk and dv, which are float
+    int dimension;      // a multiple of 8
+    int group;          // query heads that share a key head
+    float scale;        // of products q · k
+    ScoreScale scores;  // from the same scale
+    bool accumulate;    // add to dk and dv, which are float
   };
 
   template <simt::lane Lane>
@@ -70,6 +73,7 @@ struct AttentionBackwardKeys {
   using Columns = typename Warp::Columns;
   using Scores = typename Warp::Scores;
   using ScorePart = typename Warp::ScorePart;
+  using ScoreStrip = typename Warp::ScoreStrip;
   using GradientPart = typename Warp::GradientPart;
 
   // A tile of queries of one of the group's heads.
@@ -79,11 +83,10 @@ struct AttentionBackwardKeys {
     bool needs_mask;
   };
 
-  // Of each query of a step, in one of two places in turn.
-  struct Statistics {
-    simt::Shared<float> lse_log2, delta;
-    simt::Shared<std::int32_t> first, last;
-  };
+  // Of the queries of a step, in one of two places in turn.
+  using Facts = FactsTable<2 * tile.columns>;
+
+  static constexpr bool shares_d_scores = tile.exchanges() || tile.adds_dq;
 
   template <class Lane>
   struct Block {
@@ -92,7 +95,7 @@ struct AttentionBackwardKeys {
     Rows k, v;
     simt::Shared<T> q_stages, d_out_stages;
     Scores weights, d_scores;
-    Statistics statistics;
+    Facts facts;
     int first_key, kv_head, batch;
     Warp warp;
     int first_tile, end_tile;
@@ -108,14 +111,9 @@ struct AttentionBackwardKeys {
       v = {lane.shared(typename Rows::Storage{})};
       q_stages = lane.shared(simt::Array<T, tile.stages * Columns::size>{});
       d_out_stages = lane.shared(simt::Array<T, tile.stages * Columns::size>{});
-      if constexpr (tile.exchanges()) {
-        weights = {lane.shared(typename Scores::Storage{})};
-        d_scores = {lane.shared(typename Scores::Storage{})};
-      }
-      statistics = {lane.shared(simt::Array<float, 2 * tile.columns>{}),
-                    lane.shared(simt::Array<float, 2 * tile.columns>{}),
-                    lane.shared(simt::Array<std::int32_t, 2 * tile.columns>{}),
-                    lane.shared(simt::Array<std::int32_t, 2 * tile.columns>{})};
+      if constexpr (tile.exchanges()) weights = {lane.shared(typename Scores::Storage{})};
+      if constexpr (shares_d_scores) d_scores = {lane.shared(typename Scores::Storage{})};
+      facts = Facts::take(lane);
     }
 
     TRILITH_DEVICE void run() {
@@ -125,7 +123,7 @@ struct AttentionBackwardKeys {
         copy_tile<threads>(lane, k, p.k.head(batch, kv_head), first_key, p.keys, p.dimension);
         copy_tile<threads>(lane, v, p.v.head(batch, kv_head), first_key, p.keys, p.dimension);
         fetch(current, 0);
-        put_statistics(statistics_of(current), 0);
+        put_facts(facts_of(current), 0);
       }
 
       GradientPart dk, dv;
@@ -137,6 +135,7 @@ struct AttentionBackwardKeys {
         const Step next = seek(current.head, current.query_tile + 1);
         if constexpr (tile.stages == 2) fetch(next, turn ^ 1);
         take(current.needs_mask, next, turn, dk, dv);
+        if constexpr (tile.adds_dq) add_dq(current);
         if constexpr (tile.stages == 1) {
           lane.barrier();
           fetch(next, 0);
@@ -188,7 +187,7 @@ struct AttentionBackwardKeys {
     TRILITH_DEVICE int query_head(const Step& step) const { return kv_head * p.group + step.head; }
 
     TRILITH_DEVICE static Columns stage_of(const simt::Shared<T>& stages, int turn) {
-      return {stages.part(turn % tile.stages * Columns::size, Columns::size)};
+      return {stages.part(tile.stages == 1 ? 0 : turn * Columns::size, Columns::size)};
     }
 
     // Starts the copies for a step, if there is one.
@@ -202,80 +201,83 @@ struct AttentionBackwardKeys {
       lane.commit_copies();
     }
 
-    struct OneQuery {
-      QueryStatistics values;
-      std::int32_t first, last;
-    };
-
     // Of this thread's query of a step.
-    TRILITH_DEVICE OneQuery statistics_of(const Step& step) const {
+    TRILITH_DEVICE QueryFacts facts_of(const Step& step) const {
       const int query = step.query_tile * tile.columns + lane.thread();
-      if (step.head == p.group || lane.thread() >= tile.columns || query >= p.queries) {
-        return {QueryStatistics::none(), 0, 0};
-      }
-      return {QueryStatistics::of(lane.load(p.lse.head(batch, query_head(step)), query),
-                                  lane.load(p.delta.head(batch, query_head(step)), query)),
-              lane.load(p.ranges.first, query), lane.load(p.ranges.last, query)};
+      if (step.head == p.group || lane.thread() >= tile.columns || query >= p.queries) return {};
+      return QueryFacts::load(lane, p.lse.head(batch, query_head(step)),
+                              p.delta.head(batch, query_head(step)), p.ranges, query);
     }
-    TRILITH_DEVICE void put_statistics(const OneQuery& query, int turn) const {
-      if (lane.thread() >= tile.columns) return;
-      const int to = turn * tile.columns + lane.thread();
-      lane.store(statistics.lse_log2, to, query.values.lse_log2);
-      lane.store(statistics.delta, to, query.values.delta);
-      lane.store(statistics.first, to, query.first);
-      lane.store(statistics.last, to, query.last);
+    TRILITH_DEVICE void put_facts(const QueryFacts& query, int turn) const {
+      if (lane.thread() < tile.columns) facts.put(lane, turn * tile.columns + lane.thread(), query);
     }
 
     TRILITH_DEVICE void take(bool needs_mask, const Step& next, int turn, GradientPart& dk,
                              GradientPart& dv) const {
       const Columns q = stage_of(q_stages, turn);
       const Columns d_out = stage_of(d_out_stages, turn);
-      ScorePart x, y;
+      ScorePart x;
       x.clear();
-      y.clear();
-      warp.add_scores(lane, x, k, q);
-      warp.add_scores(lane, y, v, d_out);
-      const bool capped = p.soft_cap > 0;
-      if (needs_mask) {
-        capped ? differentiate<true, true>(x, y, turn) : differentiate<true, false>(x, y, turn);
-      } else {
-        capped ? differentiate<false, true>(x, y, turn) : differentiate<false, false>(x, y, turn);
+      warp.add_scores(lane, x, k, q, 0);
+      QueryFacts of_next;
+      TRILITH_UNROLL
+      for (int strip = 0; strip < tile.warp_columns(); strip += tile.strip) {
+        ScoreStrip y;
+        y.clear();
+        warp.add_scores(lane, y, v, d_out, strip);
+        differentiate(x, y, strip, needs_mask, turn);
+        if constexpr (shares_d_scores) {
+          y.store(lane, d_scores, warp.row, warp.score_column + strip);
+        }
+        if constexpr (!tile.exchanges()) {
+          warp.add_product(lane, dv, x, strip, d_out, strip);
+          // Arrives while the last product is computed.
+          if (strip + tile.strip == tile.warp_columns()) of_next = facts_of(next);
+          warp.add_product(lane, dk, y, 0, q, strip);
+        }
       }
       if constexpr (tile.exchanges()) {
         x.store(lane, weights, warp.row, warp.score_column);
-        y.store(lane, d_scores, warp.row, warp.score_column);
         warp.exchange(lane);
+        warp.add_product(lane, dv, weights, d_out);
+        of_next = facts_of(next);
+        warp.add_product(lane, dk, d_scores, q);
       }
-      add_product(dv, weights, x, d_out);
-      const OneQuery of_next = statistics_of(next);  // arrives while the last product is computed
-      add_product(dk, d_scores, y, q);
-      put_statistics(of_next, turn ^ 1);
+      put_facts(of_next, turn ^ 1);
     }
 
-    // gradients += scores · columns, with scores from where they are.
-    TRILITH_DEVICE void add_product(GradientPart& gradients, const Scores& exchanged, const ScorePart& own,
-                                    const Columns& columns) const {
-      if constexpr (tile.exchanges()) {
-        warp.add_product(lane, gradients, exchanged, columns);
+    // Adds what the block's keys give to dq.
+    TRILITH_DEVICE void add_dq(const Step& step) const {
+      lane.barrier();  // all gradients of scores are there
+      Warp::add_rows(lane, d_scores, k, p.scale,
+                     GradientRows<float>{p.dq.head(batch, query_head(step)), step.query_tile * tile.columns,
+                                         0, p.queries, p.dimension});
+    }
+
+    // Products q · k become weights, and, in the strip of columns from `strip` on, weights' gradients those
+    // of the scores.
+    TRILITH_DEVICE void differentiate(ScorePart& x, ScoreStrip& y, int strip, bool needs_mask,
+                                      int turn) const {
+      const bool capped = p.scores.cap > 0;
+      if (needs_mask) {
+        capped ? differentiate<true, true>(x, y, strip, turn) : differentiate<true, false>(x, y, strip, turn);
       } else {
-        warp.add_product(lane, gradients, own, columns);
+        capped ? differentiate<false, true>(x, y, strip, turn)
+               : differentiate<false, false>(x, y, strip, turn);
       }
     }
-
-    // Products q · k become weights, and the weights' gradients those of the scores.
     template <bool masked, bool capped>
-    TRILITH_DEVICE void differentiate(ScorePart& x, ScorePart& y, int turn) const {
-      const ScoreGradient gradient = ScoreGradient::of(p.scale, p.soft_cap);
+    TRILITH_DEVICE void differentiate(ScorePart& x, ScoreStrip& y, int strip, int turn) const {
       const int key = first_key + warp.row + lane.index() / 4;
       TRILITH_UNROLL
-      for (int n = 0; n < ScorePart::columns / 8; ++n) {
-        const int at = turn * tile.columns + warp.score_column + 8 * n + lane.index() % 4 * 2;
-        const auto lse_log2 = lane.load(statistics.lse_log2, at, simt::Width<2>{});
-        const auto delta = lane.load(statistics.delta, at, simt::Width<2>{});
+      for (int n = 0; n < ScoreStrip::columns / 8; ++n) {
+        const int at = turn * tile.columns + warp.score_column + strip + 8 * n + lane.index() % 4 * 2;
+        const auto lse_log2 = lane.load(facts.lse_log2, at, simt::Width<2>{});
+        const auto delta = lane.load(facts.delta, at, simt::Width<2>{});
         simt::Pack<std::int32_t, 2> first{}, last{};
         if constexpr (masked) {
-          first = lane.load(statistics.first, at, simt::Width<2>{});
-          last = lane.load(statistics.last, at, simt::Width<2>{});
+          first = lane.load(facts.first, at, simt::Width<2>{});
+          last = lane.load(facts.last, at, simt::Width<2>{});
         }
         TRILITH_UNROLL
         for (int b = 0; b < ScorePart::blocks; ++b) {
@@ -283,8 +285,8 @@ struct AttentionBackwardKeys {
           for (int i = 0; i < 4; ++i) {
             const int of = key + 16 * b + i / 2 * 8;
             const bool visible = !masked || ((first[i % 2] <= of) & (of < last[i % 2]));
-            gradient.template operator()<capped>(lane, {lse_log2[i % 2], delta[i % 2]}, visible,
-                                                 x.x[b][n][i], y.x[b][n][i]);
+            differentiate_score<capped>(lane, p.scores, lse_log2[i % 2], delta[i % 2], visible,
+                                        x.x[b][strip / 8 + n][i], y.x[b][n][i]);
           }
         }
       }

@@ -14,6 +14,7 @@
 #include <trilith/kernels/gradient_store.hpp>
 #include <trilith/kernels/score_gradient.hpp>
 #include <trilith/kernels/shared_tile.hpp>
+#include <trilith/kernels/soft_cap.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/simt/lane.hpp>
@@ -29,7 +30,7 @@ struct AttentionBackwardQueries {
 
   static constexpr const char* name = "attention_backward_queries";
   static constexpr int threads = tile.threads();
-  static constexpr int shared_bytes = tile.tile_bytes(1) + 4 * tile.rows * 4;
+  static constexpr int shared_bytes = tile.queries_shared_bytes();
 
   struct Params {
     HeadTensor<const T> q;        // (batch, queries, heads, dimension)
@@ -42,11 +43,10 @@ struct AttentionBackwardQueries {
     HeadTensor<T> dq;             // (batch, queries, heads, dimension), of the last hop
     HeadTensor<float> carry;      // (batch, queries, heads, dimension), between hops
     int queries;
-    int keys;
-    int dimension;  // a multiple of 8
-    int group;      // query heads that share a key head
-    float scale;
-    float soft_cap;  // 0: none
+    int dimension;      // a multiple of 8
+    int group;          // query heads that share a key head
+    float scale;        // of products q · k
+    ScoreScale scores;  // from the same scale
     bool first_hop;
     bool last_hop;
   };
@@ -63,13 +63,10 @@ struct AttentionBackwardQueries {
   using Columns = typename Warp::Columns;
   using Scores = typename Warp::Scores;
   using ScorePart = typename Warp::ScorePart;
+  using ScoreStrip = typename Warp::ScoreStrip;
   using GradientPart = typename Warp::GradientPart;
 
-  // Of each query of the block.
-  struct Statistics {
-    simt::Shared<float> lse_log2, delta;
-    simt::Shared<std::int32_t> first, last;
-  };
+  using Facts = FactsTable<tile.rows>;
 
   template <class Lane>
   struct Block {
@@ -78,7 +75,7 @@ struct AttentionBackwardQueries {
     Rows q, d_out;
     simt::Shared<T> k_stages, v_stages;
     Scores d_scores;
-    Statistics statistics;
+    Facts facts;  // of the block's queries
     int first_query, head, batch;
     Warp warp;
 
@@ -95,10 +92,7 @@ struct AttentionBackwardQueries {
       k_stages = lane.shared(simt::Array<T, tile.stages * Columns::size>{});
       v_stages = lane.shared(simt::Array<T, tile.stages * Columns::size>{});
       if constexpr (tile.exchanges()) d_scores = {lane.shared(typename Scores::Storage{})};
-      statistics = {lane.shared(simt::Array<float, tile.rows>{}),
-                    lane.shared(simt::Array<float, tile.rows>{}),
-                    lane.shared(simt::Array<std::int32_t, tile.rows>{}),
-                    lane.shared(simt::Array<std::int32_t, tile.rows>{})};
+      facts = Facts::take(lane);
     }
 
     TRILITH_DEVICE void run() {
@@ -114,7 +108,7 @@ struct AttentionBackwardQueries {
         copy_tile<threads>(lane, q, p.q.head(batch, head), first_query, p.queries, p.dimension);
         copy_tile<threads>(lane, d_out, p.d_out.head(batch, head), first_query, p.queries, p.dimension);
         fetch(key, end, 0);
-        put_statistics();
+        put_facts();
       }
       for (int turn = 0; key < end; turn ^= 1, key += tile.columns) {
         lane.wait_copies(simt::Pending<0>{});
@@ -131,78 +125,89 @@ struct AttentionBackwardQueries {
     }
 
     TRILITH_DEVICE static Columns stage_of(const simt::Shared<T>& stages, int turn) {
-      return {stages.part(turn % tile.stages * Columns::size, Columns::size)};
+      return {stages.part(tile.stages == 1 ? 0 : turn * Columns::size, Columns::size)};
     }
 
-    // Starts the copies of the keys from `key` on, if they are before the end, and of their values.
+    // Starts the copies of the keys from `key` on, if they are before the end, and of their values. Beyond
+    // the end they come as zeros: what lies there may be no number.
     TRILITH_DEVICE void fetch(int key, int end, int turn) const {
       if (key >= end) return;
-      copy_tile<threads>(lane, stage_of(k_stages, turn), p.k.head(batch, head / p.group), key, p.keys,
+      copy_tile<threads>(lane, stage_of(k_stages, turn), p.k.head(batch, head / p.group), key, end,
                          p.dimension);
-      copy_tile<threads>(lane, stage_of(v_stages, turn), p.v.head(batch, head / p.group), key, p.keys,
+      copy_tile<threads>(lane, stage_of(v_stages, turn), p.v.head(batch, head / p.group), key, end,
                          p.dimension);
       lane.commit_copies();
     }
 
-    TRILITH_DEVICE void put_statistics() const {
+    TRILITH_DEVICE void put_facts() const {
       if (lane.thread() >= tile.rows) return;
       const int query = first_query + lane.thread();
-      const bool inside = query < p.queries;
-      const auto values = inside ? QueryStatistics::of(lane.load(p.lse.head(batch, head), query),
-                                                       lane.load(p.delta.head(batch, head), query))
-                                 : QueryStatistics::none();
-      lane.store(statistics.lse_log2, lane.thread(), values.lse_log2);
-      lane.store(statistics.delta, lane.thread(), values.delta);
-      lane.store(statistics.first, lane.thread(), inside ? lane.load(p.ranges.first, query) : 0);
-      lane.store(statistics.last, lane.thread(), inside ? lane.load(p.ranges.last, query) : 0);
+      QueryFacts own;
+      if (query < p.queries) {
+        own = QueryFacts::load(lane, p.lse.head(batch, head), p.delta.head(batch, head), p.ranges, query);
+      }
+      facts.put(lane, lane.thread(), own);
     }
 
     TRILITH_DEVICE void take(int first_key, bool needs_mask, int turn, GradientPart& dq) const {
       const Columns k = stage_of(k_stages, turn);
       const Columns v = stage_of(v_stages, turn);
-      ScorePart x, y;
+      ScorePart x;
       x.clear();
-      y.clear();
-      warp.add_scores(lane, x, q, k);
-      warp.add_scores(lane, y, d_out, v);
-      const bool capped = p.soft_cap > 0;
-      if (needs_mask) {
-        capped ? differentiate<true, true>(x, y, first_key) : differentiate<true, false>(x, y, first_key);
-      } else {
-        capped ? differentiate<false, true>(x, y, first_key) : differentiate<false, false>(x, y, first_key);
+      warp.add_scores(lane, x, q, k, 0);
+      TRILITH_UNROLL
+      for (int strip = 0; strip < tile.warp_columns(); strip += tile.strip) {
+        ScoreStrip y;
+        y.clear();
+        warp.add_scores(lane, y, d_out, v, strip);
+        differentiate(x, y, strip, needs_mask, first_key);
+        if constexpr (tile.exchanges()) {
+          y.store(lane, d_scores, warp.row, warp.score_column + strip);
+        } else {
+          warp.add_product(lane, dq, y, 0, k, strip);
+        }
       }
       if constexpr (tile.exchanges()) {
-        y.store(lane, d_scores, warp.row, warp.score_column);
         warp.exchange(lane);
         warp.add_product(lane, dq, d_scores, k);
-      } else {
-        warp.add_product(lane, dq, y, k);
       }
     }
 
-    // Products q · k become weights, and the weights' gradients those of the scores.
+    // Products q · k become weights, and, in the strip of columns from `strip` on, weights' gradients those
+    // of the scores.
+    TRILITH_DEVICE void differentiate(ScorePart& x, ScoreStrip& y, int strip, bool needs_mask,
+                                      int first_key) const {
+      const bool capped = p.scores.cap > 0;
+      const int key = first_key + strip;
+      if (needs_mask) {
+        capped ? differentiate<true, true>(x, y, strip, key) : differentiate<true, false>(x, y, strip, key);
+      } else {
+        capped ? differentiate<false, true>(x, y, strip, key) : differentiate<false, false>(x, y, strip, key);
+      }
+    }
     template <bool masked, bool capped>
-    TRILITH_DEVICE void differentiate(ScorePart& x, ScorePart& y, int first_key) const {
-      const ScoreGradient gradient = ScoreGradient::of(p.scale, p.soft_cap);
+    TRILITH_DEVICE void differentiate(ScorePart& x, ScoreStrip& y, int strip, int first_key) const {
       const int key = first_key + warp.score_column + lane.index() % 4 * 2;
       TRILITH_UNROLL
       for (int half = 0; half < 2 * ScorePart::blocks; ++half) {
         const int at = warp.row + 8 * half + lane.index() / 4;
-        const QueryStatistics query{lane.load(statistics.lse_log2, at), lane.load(statistics.delta, at)};
+        const float lse_log2 = lane.load(facts.lse_log2, at);
+        const float delta = lane.load(facts.delta, at);
         std::int32_t first = 0;
         std::int32_t last = 0;
         if constexpr (masked) {
-          first = lane.load(statistics.first, at);
-          last = lane.load(statistics.last, at);
+          first = lane.load(facts.first, at);
+          last = lane.load(facts.last, at);
         }
         TRILITH_UNROLL
-        for (int n = 0; n < ScorePart::columns / 8; ++n) {
+        for (int n = 0; n < ScoreStrip::columns / 8; ++n) {
           TRILITH_UNROLL
           for (int i = 0; i < 2; ++i) {
             const int of = key + 8 * n + i;
             const bool visible = !masked || ((first <= of) & (of < last));
-            gradient.template operator()<capped>(lane, query, visible, x.x[half / 2][n][half % 2 * 2 + i],
-                                                 y.x[half / 2][n][half % 2 * 2 + i]);
+            differentiate_score<capped>(lane, p.scores, lse_log2, delta, visible,
+                                        x.x[half / 2][strip / 8 + n][half % 2 * 2 + i],
+                                        y.x[half / 2][n][half % 2 * 2 + i]);
           }
         }
       }

@@ -23,8 +23,8 @@ struct AttentionTile {
 // where the output of 32 would not fit in the 255 registers of a lane; the scores of `columns` keys fit
 // beside it. Two blocks share a multiprocessor, or one of 256 threads has it. Stages, 2 to 4, take what
 // shared memory is left.
-constexpr AttentionTile attention_forward_tile(int architecture, int width) {
-  const int all = shared_kib_of_multiprocessor(architecture) * 1024;
+constexpr AttentionTile attention_forward_tile(int sm, int width) {
+  const int all = shared_kib_of_multiprocessor(sm) * 1024;
   AttentionTile tile{.rows = 128, .columns = 64, .width = width, .warps = 4, .stages = 2};
   if (width == 64) tile.columns = 96;
   if (width == 256) tile.warps = 8;

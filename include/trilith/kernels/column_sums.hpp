@@ -17,6 +17,7 @@
 #include <trilith/kernels/block_reduce.hpp>
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/rows.hpp>
+#include <trilith/kernels/strided.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -98,7 +99,7 @@ struct BiasTerms {
   static constexpr const char* name = "bias_gradient";
   static constexpr int count = 1;
   struct Params {
-    Rows<const T> dy;
+    StridedRows<const T> dy;
   };
 
   template <simt::lane Lane, int N>

@@ -15,13 +15,13 @@ template <element From, element To>
 struct CopyHeads {
   static constexpr const char* name = "copy_heads";
   struct Params {
-    Heads<const From> from;
-    Heads<To> to;
+    HeadTensor<const From> from;
+    HeadTensor<To> to;
   };
 
   template <simt::lane Lane, int N>
-  TRILITH_DEVICE void operator()(Lane& lane, simt::Width<N>, const Place& place, const Params& p) const {
-    copy_elements<N>(lane, p.from.data, p.from.at(place), p.to.data, p.to.at(place));
+  TRILITH_DEVICE void operator()(Lane& lane, simt::Width<N>, const HeadPlace& place, const Params& p) const {
+    copy_elements<N>(lane, p.from.elements, p.from.at(place), p.to.elements, p.to.at(place));
   }
 };
 

@@ -7,6 +7,7 @@
 #include <trilith/core/tensor.hpp>
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/rows.hpp>
+#include <trilith/kernels/strided.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -18,7 +19,7 @@ struct AddBias {
   static constexpr const char* name = "add_bias";
   struct Params {
     simt::Global<const T> bias;
-    Rows<T> x;
+    StridedRows<T> x;
   };
 
   template <simt::lane Lane, int N>
@@ -34,8 +35,8 @@ struct AddBiasResidual {
   static constexpr const char* name = "add_bias_residual";
   struct Params {
     simt::Global<const T> bias;
-    Rows<const T> residual;
-    Rows<T> x;
+    StridedRows<const T> residual;
+    StridedRows<T> x;
   };
 
   template <simt::lane Lane, int N>
@@ -50,8 +51,8 @@ template <element T>
 struct Add {
   static constexpr const char* name = "add";
   struct Params {
-    Rows<const T> x;
-    Rows<T> y;
+    StridedRows<const T> x;
+    StridedRows<T> y;
   };
 
   template <simt::lane Lane, int N>
@@ -66,7 +67,7 @@ template <element T>
 struct Scale {
   static constexpr const char* name = "scale";
   struct Params {
-    Rows<T> y;
+    StridedRows<T> y;
     float factor;
   };
 
@@ -81,7 +82,7 @@ template <element T>
 struct Fill {
   static constexpr const char* name = "fill";
   struct Params {
-    Rows<T> y;
+    StridedRows<T> y;
     float value;
   };
 
@@ -107,13 +108,13 @@ template <element From, element To>
 struct Copy {
   static constexpr const char* name = "copy";
   struct Params {
-    Rows<const From> from;
-    Rows<To> to;
+    StridedRows<const From> from;
+    StridedRows<To> to;
   };
 
   template <simt::lane Lane, int N>
   TRILITH_DEVICE void operator()(Lane& lane, simt::Width<N>, Index row, Index column, const Params& p) const {
-    copy_elements<N>(lane, p.from.data, p.from.at(row, column), p.to.data, p.to.at(row, column));
+    copy_elements<N>(lane, p.from.elements, p.from.at(row, column), p.to.elements, p.to.at(row, column));
   }
 };
 

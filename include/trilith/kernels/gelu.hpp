@@ -11,6 +11,7 @@
 #include <trilith/kernels/exponential.hpp>
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/rows.hpp>
+#include <trilith/kernels/strided.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 
@@ -27,10 +28,10 @@ constexpr float gelu_cubic = 0.044715f;
 
 template <simt::lane Lane>
 TRILITH_DEVICE GeluGate gelu_gate(Lane& lane, float x) {
-  const float bounded = bound(x, 9.9f);
+  const float bounded = x < -9.9f ? -9.9f : x > 9.9f ? 9.9f : x;
   const float argument = bounded * gelu_linear * (gelu_cubic * bounded * bounded + 1.0f);
   const float q = exponential(lane, -argument);
-  const float value = 1.0f / (q + 1.0f);
+  const float value = lane.reciprocal(q + 1.0f);
   return {bounded, value, q * value * value};
 }
 
@@ -53,8 +54,8 @@ template <element T>
 struct Gelu {
   static constexpr const char* name = "gelu";
   struct Params {
-    Rows<const T> x;
-    Rows<T> y;
+    StridedRows<const T> x;
+    StridedRows<T> y;
   };
 
   template <simt::lane Lane, int N>
@@ -69,15 +70,15 @@ struct AddBiasGelu {
   static constexpr const char* name = "add_bias_gelu";
   struct Params {
     simt::Global<const T> bias;
-    Rows<T> x;
-    Rows<T> y;
+    StridedRows<T> x;
+    StridedRows<T> y;
   };
 
   template <simt::lane Lane, int N>
   TRILITH_DEVICE void operator()(Lane& lane, simt::Width<N>, Index row, Index column, const Params& p) const {
     const Floats<N> bias = load_floats<N>(lane, p.bias, column);
     const simt::Pack<T, N> x = to_pack<T>(load_floats<N>(lane, p.x, row, column) + bias);
-    lane.store(p.x.data, p.x.at(row, column), x);
+    lane.store(p.x.elements, p.x.at(row, column), x);
     store_floats(lane, p.y, row, column, gelu(lane, to_floats(x)));
   }
 };
@@ -87,8 +88,8 @@ template <element T>
 struct GeluBackward {
   static constexpr const char* name = "gelu_backward";
   struct Params {
-    Rows<const T> x;
-    Rows<T> d;
+    StridedRows<const T> x;
+    StridedRows<T> d;
   };
 
   template <simt::lane Lane, int N>

@@ -4,6 +4,7 @@
 // CheckedLlamaShape makes it a static_assert where the shape is a constant of the program.
 #pragma once
 
+#include <limits>
 #include <string>
 
 #include <trilith/core/error.hpp>
@@ -70,8 +71,9 @@ struct LlamaShape {
   RULE(s.heads % s.kv_heads == 0,                                                                          \
        "heads cannot share the key/value heads evenly: heads must be a multiple of kv_heads",              \
        std::to_string(s.heads) + " heads, " + std::to_string(s.kv_heads) + " key/value heads")             \
-  RULE(s.rope_theta > 0 && s.norm_epsilon > 0,                                                             \
-       "the base of a rotary embedding and the epsilon of a norm must be positive",                        \
+  RULE(s.rope_theta > 0 && s.rope_theta <= std::numeric_limits<float>::max() && s.norm_epsilon > 0 &&      \
+           s.norm_epsilon <= std::numeric_limits<float>::max(),                                            \
+       "the base of a rotary embedding and the epsilon of a norm must be positive and finite",             \
        "rope_theta=" + std::to_string(s.rope_theta) + ", norm_epsilon=" + std::to_string(s.norm_epsilon))  \
   RULE(s.heads % p.tensor == 0,                                                                            \
        "heads cannot be split over TP: the number of heads must be a multiple of TP",                      \

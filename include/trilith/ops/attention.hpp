@@ -17,7 +17,7 @@ struct AttentionSettings {
   float scale = 1;     // of the scores q · k
   float soft_cap = 0;  // c > 0: a score x becomes c · tanh(x / c); 0: it stays
   // (heads): of each head the logit of a sink, which takes its part of every query's softmax and gives
-  // nothing; empty: none.
+  // nothing; one of −∞ takes none. Empty: no sinks.
   Vector<const float> sinks = {};
 
   bool has_sinks() const { return sinks.size() > 0; }
@@ -45,10 +45,16 @@ struct Hop {
   bool last = true;
 };
 
-// Integers that the backward pass of some devices works with.
+namespace detail {
+
+// The least tile of queries of any device's backward pass.
+inline constexpr int least_query_tile = 32;
+
+}  // namespace detail
+
+// How many integers attention_backward needs to work with, on any device.
 constexpr Index attention_backward_room(Index queries) {
-  constexpr Index least_tile = 32;
-  return 4 * ceil_divide(queries, least_tile);
+  return 4 * ceil_divide(queries, detail::least_query_tile);
 }
 
 }  // namespace trilith::inline v0::ops

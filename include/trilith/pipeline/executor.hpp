@@ -79,22 +79,23 @@ class Executor {
 
   void perform(const stream& s, int index) {
     const schedule::Action& action = program_[index];
+    const auto name = [&] { return name_of(action); };
     Stage& stage = *stages_[action.chunk];
     const StagePlaces at = places(action.chunk, action.microbatch);
     if (action.pass == schedule::Pass::forward) {
       wait(s, output_leaves_[action.chunk][at.activations]);
       wait(s, input_arrives_[cell(action.chunk, action.microbatch)]);
-      const Recording recording(recorder_, s, Activity::action, index);
+      const Recording recording(recorder_, s, Activity::action, index, name);
       take_input(s, action);
       return stage.forward(s, action.microbatch, at);
     }
     if (action.pass == schedule::Pass::backward_weight) {
-      const Recording recording(recorder_, s, Activity::action, index);
+      const Recording recording(recorder_, s, Activity::action, index, name);
       return stage.backward_weight(s, action.microbatch, at);
     }
     wait(s, gradient_leaves_[action.chunk][at.gradients]);
     wait(s, gradient_arrives_[cell(action.chunk, action.microbatch)]);
-    const Recording recording(recorder_, s, Activity::action, index);
+    const Recording recording(recorder_, s, Activity::action, index, name);
     if (action.pass == schedule::Pass::backward) {
       stage.backward(s, action.microbatch, at);
     } else {

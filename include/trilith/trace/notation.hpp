@@ -29,10 +29,10 @@ constexpr Paint paint(schedule::Pass pass) {
   constexpr const char* dark = "#101418";
   constexpr const char* light = "#ffffff";
   switch (pass) {
-    case forward: return {'F', "forward", "#5b95f5", dark, {69, 111}, 16};
-    case backward: return {'B', "backward", "#0b5f58", light, {23, 29}, 231};
-    case backward_input: return {'I', "input part of backward", "#7fd6cc", dark, {80, 116}, 16};
-    case backward_weight: return {'W', "weight part of backward", "#d8f3c6", dark, {157, 194}, 16};
+    case forward: return {'F', name_of(pass), "#5b95f5", dark, {69, 111}, 16};
+    case backward: return {'B', name_of(pass), "#0b5f58", light, {23, 29}, 231};
+    case backward_input: return {'I', name_of(pass), "#7fd6cc", dark, {80, 116}, 16};
+    case backward_weight: return {'W', name_of(pass), "#d8f3c6", dark, {157, 194}, 16};
   }
   return {};
 }

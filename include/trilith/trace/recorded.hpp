@@ -36,24 +36,19 @@ using Events = std::deque<Event>;
 
 namespace detail {
 
-struct ActivityWords {
-  const char* what;
-  bool communicates;
-};
-
-constexpr ActivityWords words(Activity activity) {
+constexpr bool communicates(Activity activity) {
   switch (activity) {
-    case Activity::load_batch: return {"load batch", false};
-    case Activity::action: return {"action", false};
-    case Activity::post: return {"post", true};
-    case Activity::wait: return {"wait", true};
-    case Activity::reduce_tied: return {"reduce tied gradient", true};
-    case Activity::reduce_gradients: return {"reduce gradients", true};
-    case Activity::sum_loss: return {"sum loss", true};
-    case Activity::gradient_norm: return {"gradient norm", false};
-    case Activity::update: return {"update weights", false};
+    case Activity::load_batch:
+    case Activity::action:
+    case Activity::gradient_norm:
+    case Activity::update: return false;
+    case Activity::post:
+    case Activity::wait:
+    case Activity::reduce_tied:
+    case Activity::reduce_gradients:
+    case Activity::sum_loss: return true;
   }
-  return {};
+  return false;
 }
 
 // The messages of an exchange: "send F3 to rank 1, receive B0 from rank 1", in ranks of the pipeline.
@@ -125,12 +120,11 @@ inline Timeline recorded(std::string name, schedule::Pipeline pipeline,
   for (int rank = 0; rank < pipeline.ranks; ++rank) {
     for (const Event& event : *events[rank]) {
       if (event.activity == Activity::action) continue;
-      const auto [what, communicates] = detail::words(event.activity);
       const bool of_exchange = event.activity == Activity::post || event.activity == Activity::wait;
       result.lanes[rank].asides.push_back(
-          {.what = what,
+          {.what = name_of(event.activity),
            .of = of_exchange ? detail::describe(result, exchanges[rank][event.index]) : "",
-           .communicates = communicates,
+           .communicates = detail::communicates(event.activity),
            .start = event.begin - origin,
            .end = event.end - origin});
     }

@@ -95,7 +95,10 @@ class RankTrainer {
   // Loss and gradients, reduced over all ranks, without an update: see parameters(), whose gradients are
   // those of the loss times report.loss_scale.
   StepReport gradients(const Batch& batch) {
-    recorder_.clear();
+    if (!recorder_.events().empty()) {
+      stream_.synchronize();  // it may have yet to stamp them
+      recorder_.clear();
+    }
     const double valid = [&] {
       const Recording recording(recording_to(), stream_, Activity::load_batch);
       return load(batch, plan_->options.microbatches);
@@ -397,6 +400,7 @@ class RankTrainer {
   const TrainerPlan<Model>* plan_;
   Coordinate coordinate_;
   typename device_type::memory memory_;
+  Recorder recorder_;  // outlives the stream, which stamps its events
   stream stream_;
   C tensor_group_;
   C context_group_;
@@ -420,7 +424,6 @@ class RankTrainer {
   std::vector<std::int32_t> host_targets_;
   std::vector<double> host_losses_;
   std::vector<Microbatch> microbatches_;
-  Recorder recorder_;
   bool records_ = false;
 };
 

@@ -25,6 +25,7 @@
 #include <trilith/core/error.hpp>
 #include <trilith/core/model_shape.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/device/device.hpp>
 #include <trilith/nn/layer_config.hpp>
 #include <trilith/parallel/parallelism.hpp>
 #include <trilith/plan/stage_split.hpp>
@@ -42,7 +43,21 @@
 
 namespace trilith::inline v0 {
 
-template <template <class> class ModelTemplate, class Layout, class World = ThreadWorld>
+namespace detail {
+
+// Of the layout's device; whatever is no Config is refused later, in a sentence.
+template <class Layout>
+struct DefaultWorld {
+  using type = ThreadWorld;
+};
+template <class... Policies>
+struct DefaultWorld<Config<Policies...>>
+    : ThreadWorldOf<typename Config<Policies...>::template policy<DeviceCategory>::device_type> {};
+
+}  // namespace detail
+
+template <template <class> class ModelTemplate, class Layout,
+          class World = typename detail::DefaultWorld<Layout>::type>
 class Trainer {
   static_assert(is_config<Layout>,
                 "Trainer<Model, Layout>: Layout must be a Config<...> of policies, for example "

@@ -262,37 +262,43 @@ TEST(Attention, GivesTheSameBitsForAnyThreads) {
 
 // With h = 2^-4 the central difference is wrong by h² and by the rounding of the loss over h: a few 1e-3.
 TEST(Attention, GradientsAreFiniteDifferencesOfTheForwardPass) {
-  Inputs inputs({1, 5, 7, 2, 1, 4, causal});
-  const Results results = attend(Host::Stream(1), inputs);
-  const auto loss = [&] {
-    Results y(inputs.shape);
-    test::forward(Host::Stream(1), inputs, y);
-    double sum = 0;
-    for (Index row = 0; row < y.out.rows(); ++row) {
-      for (Index c = 0; c < y.out.columns(); ++c) {
-        sum += double{y.out(row, c)} * double{inputs.d_out(row, c)};
-      }
+  for (const float soft_cap : {0.0f, 1.5f}) {
+    for (const bool sinks : {false, true}) {
+      Inputs inputs({1, 5, 7, 2, 1, 4, causal, 1, soft_cap, sinks});
+      SCOPED_TRACE(inputs.shape);
+      const Results results = attend(Host::Stream(1), inputs);
+      const auto loss = [&] {
+        Results y(inputs.shape);
+        test::forward(Host::Stream(1), inputs, y);
+        double sum = 0;
+        for (Index row = 0; row < y.out.rows(); ++row) {
+          for (Index c = 0; c < y.out.columns(); ++c) {
+            sum += double{y.out(row, c)} * double{inputs.d_out(row, c)};
+          }
+        }
+        return sum;
+      };
+      const auto differences = [&](Tensor& x) {
+        constexpr float h = 1.0f / 16;
+        Reference result(x.rows(), x.columns());
+        for (Index row = 0; row < x.rows(); ++row) {
+          for (Index c = 0; c < x.columns(); ++c) {
+            const float at = x(row, c);
+            x(row, c) = at + h;
+            const double above = loss();
+            x(row, c) = at - h;
+            result(row, c) = (above - loss()) / double{2 * h};
+            x(row, c) = at;
+          }
+        }
+        return result;
+      };
+      EXPECT_LE(norm_error(results.dq, differences(inputs.q)), 5e-3);
+      EXPECT_LE(norm_error(results.dk, differences(inputs.k)), 5e-3);
+      EXPECT_LE(norm_error(results.dv, differences(inputs.v)), 5e-3);
+      EXPECT_LE(norm_error(results.d_sinks, differences(inputs.sinks)), 5e-3);  // of none: 0
     }
-    return sum;
-  };
-  const auto differences = [&](Tensor& x) {
-    constexpr float h = 1.0f / 16;
-    Reference result(x.rows(), x.columns());
-    for (Index row = 0; row < x.rows(); ++row) {
-      for (Index c = 0; c < x.columns(); ++c) {
-        const float at = x(row, c);
-        x(row, c) = at + h;
-        const double above = loss();
-        x(row, c) = at - h;
-        result(row, c) = (above - loss()) / double{2 * h};
-        x(row, c) = at;
-      }
-    }
-    return result;
-  };
-  EXPECT_LE(norm_error(results.dq, differences(inputs.q)), 5e-3);
-  EXPECT_LE(norm_error(results.dk, differences(inputs.k)), 5e-3);
-  EXPECT_LE(norm_error(results.dv, differences(inputs.v)), 5e-3);
+  }
 }
 
 }  // namespace

@@ -25,8 +25,12 @@ namespace trilith::inline v0 {
 
 namespace gpu {
 
+// When its work is done, which may write to what the stream's owner has.
 struct DestroyStream {
-  void operator()(cudaStream_t stream) const { ignore(cudaStreamDestroy(stream)); }
+  void operator()(cudaStream_t stream) const {
+    ignore(cudaStreamSynchronize(stream));
+    ignore(cudaStreamDestroy(stream));
+  }
 };
 struct DestroyEvent {
   void operator()(cudaEvent_t event) const { ignore(cudaEventDestroy(event)); }
@@ -102,7 +106,8 @@ class Cuda::Event {
   gpu::EventHandle event_;
 };
 
-// Work of one rank in order. Several streams of a rank run side by side until wait() joins them.
+// Work of one rank in order. Several streams of a rank run side by side until wait() joins them. A stream ends
+// when its work is done.
 class Cuda::Stream : public ops::Stream {
  public:
   // On the calling thread's GPU.

@@ -6,29 +6,18 @@
 #include <type_traits>
 
 #include <trilith/core/error.hpp>
-#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/kernel_stream.hpp>
 #include <trilith/kernels/attention_backward_float.hpp>
 #include <trilith/kernels/attention_float_tile.hpp>
 #include <trilith/kernels/attention_forward_float.hpp>
-#include <trilith/kernels/strided.hpp>
-#include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/ops/attention.hpp>
+#include <trilith/ops/cuda/attention_views.hpp>
 #include <trilith/ops/cuda/launch.hpp>
 
 namespace trilith::inline v0::ops {
 
 namespace detail {
-
-template <class T>
-kernels::HeadTensor<T> head_tensor(View<T, 4> x) {
-  return {span_of(x), x.stride(0), x.stride(1), x.stride(2)};
-}
-template <class T>
-kernels::PerQuery<T> per_query(View<T, 3> x) {
-  return {span_of(x), x.stride(0), x.stride(1)};
-}
 
 // Calls body(width) with the least width of tiles that a dimension fits in, as a constant.
 template <class Body>
@@ -37,11 +26,6 @@ void with_float_width(Index dimension, Body&& body) {
   if (dimension <= 128) return body(std::integral_constant<int, 128>{});
   if (dimension <= 256) return body(std::integral_constant<int, 256>{});
   throw Error("attention with heads of dimension " + std::to_string(dimension), "give at most 256");
-}
-
-inline simt::Dim3 attention_grid(Index rows, Index heads, Index batch) {
-  return {static_cast<int>(ceil_divide(rows, Index{kernels::FloatAttention::own})), static_cast<int>(heads),
-          static_cast<int>(batch)};
 }
 
 }  // namespace detail
@@ -54,7 +38,7 @@ void attention(const S& stream, View<const float, 4> q, View<const float, 4> k, 
   if (q.size() == 0) return;
   detail::with_float_width(q.extent(3), [&](auto width) {
     stream.launch(kernels::AttentionForwardFloat<width()>{},
-                  detail::attention_grid(q.extent(1), q.extent(2), q.extent(0)),
+                  detail::head_grid(q, kernels::FloatAttention::own),
                   {.q = detail::head_tensor(q),
                    .k = detail::head_tensor(k),
                    .v = detail::head_tensor(v),
@@ -63,7 +47,7 @@ void attention(const S& stream, View<const float, 4> q, View<const float, 4> k, 
                    .carry_out = detail::head_tensor(carry.out),
                    .carry_maximum = detail::per_query(carry.maximum),
                    .carry_sum = detail::per_query(carry.sum),
-                   .ranges = {detail::span_of(ranges.first), detail::span_of(ranges.last)},
+                   .ranges = detail::key_ranges(ranges),
                    .sinks = detail::span_of(settings.sinks),
                    .queries = static_cast<int>(q.extent(1)),
                    .dimension = static_cast<int>(q.extent(3)),
@@ -87,8 +71,7 @@ template <kernel_stream S>
 void attention_delta(const S& stream, View<const float, 4> out, View<const float, 4> d_out,
                      View<float, 3> delta) {
   if (out.size() == 0) return;
-  stream.launch(kernels::AttentionDeltaFloat{},
-                detail::attention_grid(out.extent(1), out.extent(2), out.extent(0)),
+  stream.launch(kernels::AttentionDeltaFloat{}, detail::head_grid(out, kernels::FloatAttention::own),
                 {.out = detail::head_tensor(out),
                  .d_out = detail::head_tensor(d_out),
                  .delta = detail::per_query(delta),
@@ -116,7 +99,7 @@ void attention_backward(const S& stream, View<const float, 4> q, View<const floa
       .dq_to = detail::head_tensor(hop.last ? dq : between),
       .dk = detail::head_tensor(dk),
       .dv = detail::head_tensor(dv),
-      .ranges = {detail::span_of(ranges.first), detail::span_of(ranges.last)},
+      .ranges = detail::key_ranges(ranges),
       .queries = static_cast<int>(q.extent(1)),
       .keys = static_cast<int>(k.extent(1)),
       .dimension = static_cast<int>(q.extent(3)),
@@ -124,10 +107,10 @@ void attention_backward(const S& stream, View<const float, 4> q, View<const floa
       .settings = {settings.scale, settings.soft_cap}};
   detail::with_float_width(q.extent(3), [&](auto width) {
     stream.launch(kernels::AttentionBackwardQueriesFloat<width()>{},
-                  detail::attention_grid(q.extent(1), q.extent(2), q.extent(0)), params);
+                  detail::head_grid(q, kernels::FloatAttention::own), params);
     if (k.size() == 0) return;
     stream.launch(kernels::AttentionBackwardKeysFloat<width()>{},
-                  detail::attention_grid(k.extent(1), k.extent(2), k.extent(0)), params);
+                  detail::head_grid(k, kernels::FloatAttention::own), params);
   });
 }
 

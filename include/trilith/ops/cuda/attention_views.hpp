@@ -16,10 +16,6 @@
 namespace trilith::inline v0::ops::detail {
 
 template <class T>
-kernels::HeadTensor<T> head_tensor(View<T, 4> x) {
-  return {span_of(x), x.stride(0), x.stride(1), x.stride(2)};
-}
-template <class T>
 kernels::PerQuery<T> per_query(View<T, 3> x) {
   return {span_of(x), x.stride(0), x.stride(1)};
 }

@@ -84,7 +84,7 @@ void copy(const S& stream, View<From, 4> from, View<To, 4> to) {
   constexpr int n = kernels::widest<Source, To>;
   detail::launch_each_head<kernels::CopyHeads<Source, To>, n>(
       stream, to, to.extent(3), detail::rows_aligned<n>(from, to),
-      {detail::heads_of(View<const Source, 4>(from)), detail::heads_of(to)});
+      {detail::head_tensor(View<const Source, 4>(from)), detail::head_tensor(to)});
 }
 
 }  // namespace trilith::inline v0::ops

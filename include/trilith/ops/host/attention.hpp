@@ -167,7 +167,7 @@ inline void attention_backward(const Host::Stream& stream, View<const float, 4> 
 }
 
 // d_sinks (heads): a sink's weight in a query's softmax is e^(sink − lse), and its value is 0, so that the
-// query gives it −weight · delta.
+// query gives it −weight · delta. Nothing comes of a query that sees neither a key nor a sink above −∞.
 inline void attention_sinks_backward(const Host::Stream&, View<const float, 3> lse,
                                      View<const float, 3> delta, const AttentionSettings& settings,
                                      Accumulate accumulate, Vector<float> d_sinks) {
@@ -175,6 +175,7 @@ inline void attention_sinks_backward(const Host::Stream&, View<const float, 3> l
     double sum = accumulate == Accumulate::yes ? double{d_sinks(head)} : 0.0;
     for (Index batch = 0; batch < lse.extent(0); ++batch) {
       for (Index i = 0; i < lse.extent(2); ++i) {
+        if (lse(batch, head, i) == -std::numeric_limits<float>::infinity()) continue;
         sum -= std::exp(double{settings.sinks(head)} - double{lse(batch, head, i)}) *
                double{delta(batch, head, i)};
       }

@@ -1,0 +1,16 @@
+#include <vector>
+
+#include "bench/gpu/attention.cuh"
+#include "bench/gpu/attention.hpp"
+
+namespace trilith::bench {
+
+void time_attention(BFloat16 element, const std::vector<int>& sequences, double limit, Results& results) {
+  time_attention_of(element, sequences, limit, results);
+}
+
+void prove_attention(BFloat16 element) {
+  prove_small_attention(element);
+}
+
+}  // namespace trilith::bench

@@ -1,0 +1,35 @@
+// The backward kernels of attention that are in use, for the device: resources_test.sh reads what they take.
+
+#include <trilith/kernels/attention_backward_keys.hpp>
+#include <trilith/kernels/attention_backward_queries.hpp>
+#include <trilith/kernels/attention_delta.hpp>
+#include <trilith/kernels/attention_sinks_backward.hpp>
+#include <trilith/simt/entry.cuh>
+
+namespace trilith {
+
+template <half T, class G, int width>
+using BackwardKeys =
+    kernels::AttentionBackwardKeys<T, G, kernels::attention_backward_keys_tile(kernels::architecture, width)>;
+template <half T, int width>
+using BackwardQueries = kernels::AttentionBackwardQueries<T, kernels::attention_backward_queries_tile(
+                                                                 kernels::architecture, width)>;
+
+#define INSTANTIATE(...) \
+  template __global__ void simt::entry<__VA_ARGS__>(const __grid_constant__ __VA_ARGS__::Params)
+
+#define INSTANTIATE_WIDTH(T, width)           \
+  INSTANTIATE(BackwardKeys<T, float, width>); \
+  INSTANTIATE(BackwardKeys<T, T, width>);     \
+  INSTANTIATE(BackwardQueries<T, width>);     \
+  INSTANTIATE(kernels::AttentionDelta<T, width>)
+
+INSTANTIATE_WIDTH(BFloat16, 64);
+INSTANTIATE_WIDTH(BFloat16, 128);
+INSTANTIATE_WIDTH(BFloat16, 256);
+INSTANTIATE_WIDTH(Float16, 64);
+INSTANTIATE_WIDTH(Float16, 128);
+INSTANTIATE_WIDTH(Float16, 256);
+INSTANTIATE(kernels::AttentionSinksBackward);
+
+}  // namespace trilith
