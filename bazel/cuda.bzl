@@ -19,8 +19,9 @@ load("//bazel:words_flag.bzl", "WordsInfo")
 # For target_compatible_with.
 requires_nvcc = [] if NVCC else ["@platforms//:incompatible"]
 
-# nvcc says that a conversion is never used (554) though its `requires` says so too.
-_OPTIONS = ["-std=c++20", "--expt-relaxed-constexpr", "-O3", "-diag-suppress=554"]
+# Without two warnings of nvcc's: that a conversion is never used, though its `requires` says so too, and that a
+# reference is ignored that is to a type whose values are not to be.
+_OPTIONS = ["-std=c++20", "--expt-relaxed-constexpr", "-O3", "-diag-suppress=554,2810", "-Xcompiler=-fopenmp"]
 
 _ATTRS = {
     "hdrs": attr.label_list(allow_files = [".h", ".hpp", ".cuh"], doc = "Headers that lie beside the sources."),
@@ -102,7 +103,7 @@ def cuda_assembly(name, src, **kwargs):
     """
     _cuda_assembly(name = name, src = src, target_compatible_with = requires_nvcc, **kwargs)
 
-def _compiled(name, srcs, hdrs, deps, nvcc_copts):
+def _compiled(name, srcs, hdrs, deps, nvcc_copts, testonly):
     """Splits sources by their compiler: what a cc rule takes instead of `srcs`."""
     cuda = [source for source in srcs if source.endswith(".cu")]
     if not cuda:
@@ -113,6 +114,7 @@ def _compiled(name, srcs, hdrs, deps, nvcc_copts):
         hdrs = hdrs,
         copts = nvcc_copts,
         deps = deps,
+        testonly = testonly,
         target_compatible_with = requires_nvcc,
         visibility = ["//visibility:private"],
     )
@@ -131,22 +133,22 @@ def cuda_library(name, srcs = [], hdrs = [], deps = [], nvcc_copts = [], **kwarg
     """
     native.cc_library(
         name = name,
-        srcs = _compiled(name, srcs, hdrs, deps, nvcc_copts),
+        srcs = _compiled(name, srcs, hdrs, deps, nvcc_copts, kwargs.get("testonly", False)),
         hdrs = hdrs,
         deps = deps + ["@trilith_cuda//:cudart"],
         target_compatible_with = requires_nvcc,
         **kwargs
     )
 
-def _with_headers(name, srcs, deps, nvcc_copts):
+def _with_headers(name, srcs, deps, nvcc_copts, testonly):
     headers = [source for source in srcs if source.endswith(".hpp") or source.endswith(".cuh") or source.endswith(".h")]
-    return _compiled(name, srcs, headers, deps, nvcc_copts)
+    return _compiled(name, srcs, headers, deps, nvcc_copts, testonly)
 
 def cuda_binary(name, srcs, deps = [], nvcc_copts = [], **kwargs):
     """A cc_binary whose sources may be .cu files as well. Arguments as for cuda_library and cc_binary."""
     native.cc_binary(
         name = name,
-        srcs = _with_headers(name, srcs, deps, nvcc_copts),
+        srcs = _with_headers(name, srcs, deps, nvcc_copts, kwargs.get("testonly", False)),
         deps = deps + ["@trilith_cuda//:cudart"],
         target_compatible_with = requires_nvcc,
         **kwargs
@@ -157,7 +159,7 @@ def cuda_test(name, srcs, deps = [], nvcc_copts = [], tags = [], size = "small",
     native.cc_test(
         name = name,
         size = size,
-        srcs = _with_headers(name, srcs, deps, nvcc_copts),
+        srcs = _with_headers(name, srcs, deps, nvcc_copts, True),
         tags = tags,
         deps = deps + ["@trilith_cuda//:cudart"],
         target_compatible_with = requires_nvcc,

@@ -37,6 +37,7 @@ struct DocumentBoundary {
   Index query = 0;
   Index key = 0;
   friend constexpr auto operator<=>(const DocumentBoundary&, const DocumentBoundary&) = default;
+  friend constexpr bool operator==(const DocumentBoundary&, const DocumentBoundary&) = default;  // for nvcc
 };
 
 // A mask over a given number of queries and keys.

@@ -62,6 +62,7 @@ struct GemmKey {
   int vector_alignment = 0;
 
   friend auto operator<=>(const GemmKey&, const GemmKey&) = default;
+  friend bool operator==(const GemmKey&, const GemmKey&) = default;  // for nvcc
 };
 
 // At most 16 bytes, which is all that instructions ask for: the algorithm, and with it the bits of a result,
