@@ -52,16 +52,21 @@ struct Randomize {
   }
 };
 
+// Enqueues it. Vectors of equal `stream` get equal numbers.
+template <class T>
+void randomize(const Gpu& gpu, Vector<T> x, std::uint64_t stream, float mean = 0, float deviation = 1) {
+  gpu.stream.launch(Randomize<T>{}, {.x = 1024}, {{x.data(), x.size()}, mean, deviation, stream});
+}
+
 template <class T>
 class Array {
  public:
   Array(Gpu& gpu, Index size)
       : allocation_(gpu.memory.allocate(static_cast<std::size_t>(size) * sizeof(T))), size_(size) {}
 
-  // Arrays of equal `stream` have equal numbers.
-  static Array random(Gpu& gpu, Index size, std::uint64_t stream, float mean = 0, float deviation = 1) {
+  static Array random(Gpu& gpu, Index size, std::uint64_t stream) {
     Array array(gpu, size);
-    gpu.stream.launch(Randomize<T>{}, {.x = 1024}, {{array.data(), size}, mean, deviation, stream});
+    randomize(gpu, Vector<T>(array.data(), {size}), stream);
     return array;
   }
 

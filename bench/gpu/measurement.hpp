@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdio>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -49,18 +50,23 @@ inline std::string line_of(const Measurement& m) {
   return line;
 }
 
-// Prints what is added, and keeps it.
+// Prints what is added, and hands all there is so far to `save`, so that it outlives a program that is cut
+// off.
 class Results {
  public:
+  using Save = std::function<void(const std::vector<Measurement>&)>;
+
+  explicit Results(Save save) : save_(std::move(save)) {}
+
   void add(Measurement measurement) {
     std::puts(line_of(measurement).c_str());
     std::fflush(stdout);
     all_.push_back(std::move(measurement));
+    save_(all_);
   }
 
-  const std::vector<Measurement>& all() const { return all_; }
-
  private:
+  Save save_;
   std::vector<Measurement> all_;
 };
 

@@ -3,7 +3,7 @@
 //   NAME [--small] [--output=FILE]
 //
 // It proves its results, times what it has proved, and prints a line for each measurement as soon as it is
-// made; at last all of them go to FILE, as JSON. With --small it proves results at small sizes, which memory
+// made; FILE has all of them, as JSON. With --small it proves results at small sizes, which memory
 // and race checkers get through, and times nothing. Exit status 77: there is no GPU, which one line says;
 // 1: a result is wrong, or another error.
 #pragma once
@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -36,9 +37,10 @@ int run_benchmark(const char* name, int argc, char** argv, Body&& body) {
     return 77;
   }
   try {
-    Results results;
+    Results results([&](const std::vector<Measurement>& all) {
+      if (!output.empty()) write_json(to_json(Report{machine, all}), output);
+    });
     body(small, results);
-    if (!output.empty()) write_json(to_json(Report{machine, results.all()}), output);
     if (small) std::printf("%s: results are right\n", name);
     return 0;
   } catch (const std::exception& error) {

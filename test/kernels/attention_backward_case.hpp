@@ -99,6 +99,7 @@ struct BackwardOptions {
   Accumulate accumulate = Accumulate::no;  // into dk and dv, which hold 1
   Index padding = 8;                       // between rows
   Index keys_of_nobody = 0;                // NaN, after the keys; for a batch of 1
+  ops::DqOrder dq_order = ops::DqOrder::ascending;
 };
 
 struct BackwardResults {
@@ -122,7 +123,8 @@ BackwardResults backward_of(const AttentionInputs& x, const ExpectedAttention& e
   HeadBuffer<T> d_out(s.batch, s.queries, s.heads, s.dimension, 3 * options.padding, nan);
   HeadBuffer<T> out(s.batch, s.queries, s.heads, s.dimension, options.padding, nan);
   HeadBuffer<T> dq(s.batch, s.queries, s.heads, s.dimension, options.padding, nan);
-  HeadBuffer<float> carry(s.batch, s.queries, s.heads, s.dimension, options.padding / 2,
+  HeadBuffer<float> carry(s.batch, s.queries, s.heads, s.dimension,
+                          options.dq_order == ops::DqOrder::any ? 0 : options.padding / 2,
                           std::numeric_limits<float>::quiet_NaN());
   const G before(options.accumulate == Accumulate::yes ? 1.0f : std::numeric_limits<float>::quiet_NaN());
   HeadBuffer<G> dk(s.batch, all_keys, s.kv_heads, s.dimension, options.padding, before);
@@ -163,11 +165,18 @@ BackwardResults backward_of(const AttentionInputs& x, const ExpectedAttention& e
     }
     const ops::KeyRanges of_hop{Vector<const std::int32_t>(first.data(), {s.queries}),
                                 Vector<const std::int32_t>(last.data(), {s.queries})};
-    ops::attention_backward(y.stream, q.view(), k.keys(first_key, keys), v.keys(first_key, keys), lse_view,
-                            delta_view, d_out.view(), x.settings(), of_hop,
-                            {.first = hop == 0, .last = hop == options.hops - 1}, carry.view(), dq.view(),
-                            dk.keys(first_key, keys), dv.keys(first_key, keys),
-                            Vector<std::int32_t>(room.data(), {room.size()}), options.accumulate);
+    const auto run = [&]<ops::DqOrder order>() {
+      ops::attention_backward<order>(y.stream, q.view(), k.keys(first_key, keys), v.keys(first_key, keys),
+                                     lse_view, delta_view, d_out.view(), x.settings(), of_hop,
+                                     {.first = hop == 0, .last = hop == options.hops - 1}, carry.view(),
+                                     dq.view(), dk.keys(first_key, keys), dv.keys(first_key, keys),
+                                     Vector<std::int32_t>(room.data(), {room.size()}), options.accumulate);
+    };
+    if (options.dq_order == ops::DqOrder::any) {
+      run.template operator()<ops::DqOrder::any>();
+    } else {
+      run.template operator()<ops::DqOrder::ascending>();
+    }
   }
   dq.give(y.dq);
   dk.give(y.dk);

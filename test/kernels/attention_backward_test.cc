@@ -107,6 +107,16 @@ TEST(AttentionBackward, GathersOverHops) {
   }
 }
 
+TEST(AttentionBackward, SumsDqInAnyOrderToo) {
+  const simt::Emulation shuffled{.seed = 4, .landing = simt::Landing::late};
+  const BackwardOptions any{.emulation = shuffled, .hops = 1, .dq_order = ops::DqOrder::any};
+  const BackwardOptions hops{.emulation = shuffled, .hops = 2, .dq_order = ops::DqOrder::any};
+  expect_gradients<BFloat16, float>({2, 150, 140, 2, 1, 64, causal}, any);
+  expect_gradients<Float16, Float16>({1, 150, 140, 2, 1, 72, causal}, any);
+  expect_gradients<BFloat16, float>({1, 131, 90, 1, 1, 256, some_without_keys}, any);
+  expect_gradients<BFloat16, float>({1, 150, 140, 2, 1, 64, causal}, hops);
+}
+
 TEST(AttentionBackward, GivesNothingWhereNothingIsSeen) {
   const AttentionShape s{1, 131, 90, 2, 1, 64, some_without_keys};
   const BoundMask bound = s.mask.mask.of(s.queries, s.keys);
@@ -204,30 +214,35 @@ Index tiles_seen(const AttentionShape& s, Index query_tile, Index key_tile) {
 }
 
 template <half T, class G, int width>
-void expect_economy(const AttentionShape& s, int hops = 1) {
+void expect_economy(const AttentionShape& s, BackwardOptions options = {}) {
   SCOPED_TRACE(s);
+  options.padding = 16;
+  const bool any_order = options.dq_order == ops::DqOrder::any;
   const AttentionInputs x = inputs_in<T>(s);
-  const BackwardResults y = backward_of<T, G>(x, ExpectedAttention(x), {.hops = hops, .padding = 16});
+  const BackwardResults y = backward_of<T, G>(x, ExpectedAttention(x), options);
   constexpr auto keys_tile = kernels::attention_backward_keys_tile(kernels::architecture, width);
   constexpr auto queries_tile = kernels::attention_backward_queries_tile(kernels::architecture, width);
   const auto products = [](const kernels::AttentionBackwardTile& tile, Index count) {
     return count * tile.rows * tile.columns * tile.width / (16 * 8 * 16);
   };
-  const simt::Counters keys = y.stream.of("attention_backward_keys");
-  const simt::Counters queries = y.stream.of("attention_backward_queries");
-  const simt::Counters delta = y.stream.of("attention_delta");
-  if (hops == 1) {
-    EXPECT_EQ(keys.mma, 4 * products(keys_tile, tiles_seen(s, keys_tile.columns, keys_tile.rows)));
-    EXPECT_EQ(queries.mma,
-              3 * products(queries_tile, tiles_seen(s, queries_tile.rows, queries_tile.columns)));
+  std::vector<simt::Counters> of_tiles = {y.stream.of("attention_backward_keys")};
+  if (!any_order) of_tiles.push_back(y.stream.of("attention_backward_queries"));
+  if (options.hops == 1) {
+    EXPECT_EQ(of_tiles[0].mma,
+              (any_order ? 5 : 4) * products(keys_tile, tiles_seen(s, keys_tile.columns, keys_tile.rows)));
+    if (!any_order) {
+      EXPECT_EQ(of_tiles[1].mma,
+                3 * products(queries_tile, tiles_seen(s, queries_tile.rows, queries_tile.columns)));
+    }
   }
-  for (const simt::Counters& counters : {keys, queries, delta}) {
+  for (const simt::Counters& counters : of_tiles) {
+    EXPECT_EQ(counters.global_stores.instructions * 512, counters.global_stores.bytes);
+  }
+  of_tiles.push_back(y.stream.of("attention_delta"));
+  for (const simt::Counters& counters : of_tiles) {
     EXPECT_EQ(counters.bank_conflicts(), 0);
     EXPECT_LE(counters.global_loads.sectors * 32, counters.global_loads.bytes);
     EXPECT_EQ(counters.global_stores.sectors * 32, counters.global_stores.bytes);
-  }
-  for (const simt::Counters& counters : {keys, queries}) {
-    EXPECT_EQ(counters.global_stores.instructions * 512, counters.global_stores.bytes);
   }
 }
 
@@ -235,7 +250,9 @@ TEST(AttentionBackward, VisitsNoTileInVainAndMovesWholeSectorsWithoutBankConflic
   expect_economy<BFloat16, float, 64>({1, 256, 256, 1, 1, 64, causal});
   expect_economy<Float16, Float16, 64>({1, 256, 384, 1, 1, 64, window});
   expect_economy<BFloat16, BFloat16, 128>({1, 256, 256, 2, 1, 128, causal});
-  expect_economy<BFloat16, float, 128>({1, 128, 256, 1, 1, 128, full}, 2);
+  expect_economy<BFloat16, float, 128>({1, 128, 256, 1, 1, 128, full}, {.hops = 2});
+  expect_economy<BFloat16, float, 64>({1, 256, 256, 1, 1, 64, causal}, {.dq_order = ops::DqOrder::any});
+  expect_economy<Float16, float, 128>({1, 128, 128, 1, 1, 128, causal}, {.dq_order = ops::DqOrder::any});
   expect_economy<Float16, float, 256>({1, 128, 128, 1, 1, 256, causal});
 }
 

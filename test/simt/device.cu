@@ -57,6 +57,7 @@ INSTANTIATE(Ldmatrix<4, true>);
 INSTANTIATE(Copies);
 INSTANTIATE(Atomics);
 INSTANTIATE(Exp2);
+INSTANTIATE(Reciprocal);
 INSTANTIATE(Packing<BFloat16>);
 INSTANTIATE(Packing<Float16>);
 INSTANTIATE(Vectors);

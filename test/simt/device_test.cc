@@ -168,6 +168,12 @@ TEST_F(Device, Atomics) {
   expect_same_bits<Atomics>({sums.view()}, sums, {.x = 5});
 }
 
+TEST_F(Device, Reciprocal) {
+  Managed<float> x(32);
+  for (int i = 0; i < 32; ++i) x[i] = -70.0f + 4.75f * static_cast<float>(i);
+  expect_near<Reciprocal>({x.view()}, x, 0x1p-21f);
+}
+
 TEST_F(Device, Exp2) {
   Managed<float> x(32);
   for (int i = 0; i < 32; ++i) x[i] = 20 * random_.normal(i);

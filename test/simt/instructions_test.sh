@@ -36,6 +36,7 @@ Atomics        2  red\.global\.add\.f32
 Atomics        1  red\.shared\.add\.f32
 Atomics        2  bar\.sync
 Exp2           1  ex2\.approx\.ftz\.f32
+Reciprocal     1  rcp\.approx\.ftz\.f32
 Packing.*BFloat16  1  cvt\.rn\.bf16x2\.f32
 Packing.*7Float16  1  cvt\.rn\.f16x2\.f32
 Vectors        1  ld\.global\.v4\.

@@ -185,6 +185,18 @@ struct Exp2 : OneWarp {
   }
 };
 
+struct Reciprocal : OneWarp {
+  static constexpr const char* name = "reciprocal";
+  struct Params {
+    simt::Global<float> x;  // (32)
+  };
+
+  template <simt::lane Lane>
+  TRILITH_DEVICE void operator()(Lane& lane, const Params& p) const {
+    lane.store(p.x, lane.index(), lane.reciprocal(lane.load(p.x, lane.index())));
+  }
+};
+
 template <half T>
 struct Packing : OneWarp {
   static constexpr const char* name = "packing";

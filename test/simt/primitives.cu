@@ -24,6 +24,7 @@ INSTANTIATE(test::Ldmatrix<4, true>);
 INSTANTIATE(test::Copies);
 INSTANTIATE(test::Atomics);
 INSTANTIATE(test::Exp2);
+INSTANTIATE(test::Reciprocal);
 INSTANTIATE(test::Packing<BFloat16>);
 INSTANTIATE(test::Packing<Float16>);
 INSTANTIATE(test::Vectors);

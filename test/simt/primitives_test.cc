@@ -213,6 +213,25 @@ TEST_P(Primitives, Exp2FlushesSubnormalNumbers) {
   }
 }
 
+TEST_P(Primitives, ReciprocalFlushesSubnormalNumbers) {
+  std::vector<float> x = {0.0f, -0.0f, 0x1p-127f, -0x1p-140f, 0x1p127f, INFINITY, -INFINITY, NAN};
+  for (int i = 8; i < 32; ++i) x.push_back(static_cast<float>(i) * (i % 2 == 0 ? 0.3f : -1e9f));
+  std::vector<float> out = x;
+  emulator_.launch(Reciprocal{}, {}, {view(out)});
+  EXPECT_EQ(out[0], INFINITY);
+  EXPECT_EQ(out[1], -INFINITY);
+  EXPECT_EQ(out[2], INFINITY);
+  EXPECT_EQ(out[3], -INFINITY);
+  EXPECT_EQ(out[4], 0.0f);
+  EXPECT_EQ(out[5], 0.0f);
+  EXPECT_EQ(out[6], 0.0f);
+  EXPECT_TRUE(std::isnan(out[7]));
+  for (std::size_t i = 8; i < 32; ++i) {
+    const double exact = 1 / static_cast<double>(x[i]);
+    EXPECT_NEAR(out[i], exact, 0x1p-23 * std::abs(exact));
+  }
+}
+
 TEST_P(Primitives, VectorsMoveSixteenBytes) {
   std::vector<Float16> in(256);
   for (int i = 0; i < 256; ++i) in[i].bits = static_cast<std::uint16_t>(i);

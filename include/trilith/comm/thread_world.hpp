@@ -189,9 +189,9 @@ using ThreadWorld = BasicThreadWorld<ThreadCommunicator>;
 
 static_assert(world<ThreadWorld>);
 
-// The world of a device's ranks where none is named. A device with another one specialises this.
+// The world of threads whose ranks compute on device D: ThreadWorld, unless D's own header says another.
 template <class D>
-struct DefaultWorld {
+struct ThreadWorldOf {
   using type = ThreadWorld;
 };
 

@@ -3,7 +3,8 @@
 // A block takes a tile of keys of one head, and steps over the tiles of queries that see it, for each query
 // head of its group in turn; so sums over queries and over the group are made in one order, in registers.
 // Scores are computed transposed, (keys, queries): what the weights and their gradients are after that is the
-// left operand of the products that they take part in.
+// left operand of the products that they take part in. Where tile.adds_dq, blocks also add to dq, in any
+// order.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +49,9 @@ struct AttentionBackwardKeys {
     PerQuery<const float> delta;             // (batch, heads, queries)
     KeyRanges ranges;                        // (queries)
     simt::Global<const std::int32_t> tiles;  // TileRanges of tiles of `columns` queries
-    HeadTensor<G> dk;                        // (batch, keys, heads / group, dimension)
-    HeadTensor<G> dv;                        // (batch, keys, heads / group, dimension)
+    HeadTensor<float> dq;  // (batch, queries, heads, dimension), added to where tile.adds_dq
+    HeadTensor<G> dk;      // (batch, keys, heads / group, dimension)
+    HeadTensor<G> dv;      // (batch, keys, heads / group, dimension)
     int queries;
     int keys;
     int dimension;      // a multiple of 8
@@ -81,11 +83,10 @@ struct AttentionBackwardKeys {
     bool needs_mask;
   };
 
-  // Of each query of a step, in one of two places in turn.
-  struct Statistics {
-    simt::Shared<float> lse_log2, delta;
-    simt::Shared<std::int32_t> first, last;
-  };
+  // Of the queries of a step, in one of two places in turn.
+  using Facts = FactsTable<2 * tile.columns>;
+
+  static constexpr bool shares_d_scores = tile.exchanges() || tile.adds_dq;
 
   template <class Lane>
   struct Block {
@@ -94,7 +95,7 @@ struct AttentionBackwardKeys {
     Rows k, v;
     simt::Shared<T> q_stages, d_out_stages;
     Scores weights, d_scores;
-    Statistics statistics;
+    Facts facts;
     int first_key, kv_head, batch;
     Warp warp;
     int first_tile, end_tile;
@@ -110,14 +111,9 @@ struct AttentionBackwardKeys {
       v = {lane.shared(typename Rows::Storage{})};
       q_stages = lane.shared(simt::Array<T, tile.stages * Columns::size>{});
       d_out_stages = lane.shared(simt::Array<T, tile.stages * Columns::size>{});
-      if constexpr (tile.exchanges()) {
-        weights = {lane.shared(typename Scores::Storage{})};
-        d_scores = {lane.shared(typename Scores::Storage{})};
-      }
-      statistics = {lane.shared(simt::Array<float, 2 * tile.columns>{}),
-                    lane.shared(simt::Array<float, 2 * tile.columns>{}),
-                    lane.shared(simt::Array<std::int32_t, 2 * tile.columns>{}),
-                    lane.shared(simt::Array<std::int32_t, 2 * tile.columns>{})};
+      if constexpr (tile.exchanges()) weights = {lane.shared(typename Scores::Storage{})};
+      if constexpr (shares_d_scores) d_scores = {lane.shared(typename Scores::Storage{})};
+      facts = Facts::take(lane);
     }
 
     TRILITH_DEVICE void run() {
@@ -127,7 +123,7 @@ struct AttentionBackwardKeys {
         copy_tile<threads>(lane, k, p.k.head(batch, kv_head), first_key, p.keys, p.dimension);
         copy_tile<threads>(lane, v, p.v.head(batch, kv_head), first_key, p.keys, p.dimension);
         fetch(current, 0);
-        put_statistics(statistics_of(current), 0);
+        put_facts(facts_of(current), 0);
       }
 
       GradientPart dk, dv;
@@ -139,6 +135,7 @@ struct AttentionBackwardKeys {
         const Step next = seek(current.head, current.query_tile + 1);
         if constexpr (tile.stages == 2) fetch(next, turn ^ 1);
         take(current.needs_mask, next, turn, dk, dv);
+        if constexpr (tile.adds_dq) add_dq(current);
         if constexpr (tile.stages == 1) {
           lane.barrier();
           fetch(next, 0);
@@ -204,28 +201,15 @@ struct AttentionBackwardKeys {
       lane.commit_copies();
     }
 
-    struct OneQuery {
-      QueryStatistics values;
-      std::int32_t first, last;
-    };
-
     // Of this thread's query of a step.
-    TRILITH_DEVICE OneQuery statistics_of(const Step& step) const {
+    TRILITH_DEVICE QueryFacts facts_of(const Step& step) const {
       const int query = step.query_tile * tile.columns + lane.thread();
-      if (step.head == p.group || lane.thread() >= tile.columns || query >= p.queries) {
-        return {QueryStatistics::none(), 0, 0};
-      }
-      return {QueryStatistics::of(lane.load(p.lse.head(batch, query_head(step)), query),
-                                  lane.load(p.delta.head(batch, query_head(step)), query)),
-              lane.load(p.ranges.first, query), lane.load(p.ranges.last, query)};
+      if (step.head == p.group || lane.thread() >= tile.columns || query >= p.queries) return {};
+      return QueryFacts::load(lane, p.lse.head(batch, query_head(step)),
+                              p.delta.head(batch, query_head(step)), p.ranges, query);
     }
-    TRILITH_DEVICE void put_statistics(const OneQuery& query, int turn) const {
-      if (lane.thread() >= tile.columns) return;
-      const int to = turn * tile.columns + lane.thread();
-      lane.store(statistics.lse_log2, to, query.values.lse_log2);
-      lane.store(statistics.delta, to, query.values.delta);
-      lane.store(statistics.first, to, query.first);
-      lane.store(statistics.last, to, query.last);
+    TRILITH_DEVICE void put_facts(const QueryFacts& query, int turn) const {
+      if (lane.thread() < tile.columns) facts.put(lane, turn * tile.columns + lane.thread(), query);
     }
 
     TRILITH_DEVICE void take(bool needs_mask, const Step& next, int turn, GradientPart& dk,
@@ -235,19 +219,20 @@ struct AttentionBackwardKeys {
       ScorePart x;
       x.clear();
       warp.add_scores(lane, x, k, q, 0);
-      OneQuery of_next;
+      QueryFacts of_next;
       TRILITH_UNROLL
       for (int strip = 0; strip < tile.warp_columns(); strip += tile.strip) {
         ScoreStrip y;
         y.clear();
         warp.add_scores(lane, y, v, d_out, strip);
         differentiate(x, y, strip, needs_mask, turn);
-        if constexpr (tile.exchanges()) {
+        if constexpr (shares_d_scores) {
           y.store(lane, d_scores, warp.row, warp.score_column + strip);
-        } else {
+        }
+        if constexpr (!tile.exchanges()) {
           warp.add_product(lane, dv, x, strip, d_out, strip);
           // Arrives while the last product is computed.
-          if (strip + tile.strip == tile.warp_columns()) of_next = statistics_of(next);
+          if (strip + tile.strip == tile.warp_columns()) of_next = facts_of(next);
           warp.add_product(lane, dk, y, 0, q, strip);
         }
       }
@@ -255,10 +240,18 @@ struct AttentionBackwardKeys {
         x.store(lane, weights, warp.row, warp.score_column);
         warp.exchange(lane);
         warp.add_product(lane, dv, weights, d_out);
-        of_next = statistics_of(next);
+        of_next = facts_of(next);
         warp.add_product(lane, dk, d_scores, q);
       }
-      put_statistics(of_next, turn ^ 1);
+      put_facts(of_next, turn ^ 1);
+    }
+
+    // Adds what the block's keys give to dq.
+    TRILITH_DEVICE void add_dq(const Step& step) const {
+      lane.barrier();  // all gradients of scores are there
+      Warp::add_rows(lane, d_scores, k, p.scale,
+                     GradientRows<float>{p.dq.head(batch, query_head(step)), step.query_tile * tile.columns,
+                                         0, p.queries, p.dimension});
     }
 
     // Products q · k become weights, and, in the strip of columns from `strip` on, weights' gradients those
@@ -279,12 +272,12 @@ struct AttentionBackwardKeys {
       TRILITH_UNROLL
       for (int n = 0; n < ScoreStrip::columns / 8; ++n) {
         const int at = turn * tile.columns + warp.score_column + strip + 8 * n + lane.index() % 4 * 2;
-        const auto lse_log2 = lane.load(statistics.lse_log2, at, simt::Width<2>{});
-        const auto delta = lane.load(statistics.delta, at, simt::Width<2>{});
+        const auto lse_log2 = lane.load(facts.lse_log2, at, simt::Width<2>{});
+        const auto delta = lane.load(facts.delta, at, simt::Width<2>{});
         simt::Pack<std::int32_t, 2> first{}, last{};
         if constexpr (masked) {
-          first = lane.load(statistics.first, at, simt::Width<2>{});
-          last = lane.load(statistics.last, at, simt::Width<2>{});
+          first = lane.load(facts.first, at, simt::Width<2>{});
+          last = lane.load(facts.last, at, simt::Width<2>{});
         }
         TRILITH_UNROLL
         for (int b = 0; b < ScorePart::blocks; ++b) {
@@ -292,7 +285,7 @@ struct AttentionBackwardKeys {
           for (int i = 0; i < 4; ++i) {
             const int of = key + 16 * b + i / 2 * 8;
             const bool visible = !masked || ((first[i % 2] <= of) & (of < last[i % 2]));
-            differentiate_score<capped>(lane, p.scores, {lse_log2[i % 2], delta[i % 2]}, visible,
+            differentiate_score<capped>(lane, p.scores, lse_log2[i % 2], delta[i % 2], visible,
                                         x.x[b][strip / 8 + n][i], y.x[b][n][i]);
           }
         }

@@ -66,11 +66,7 @@ struct AttentionBackwardQueries {
   using ScoreStrip = typename Warp::ScoreStrip;
   using GradientPart = typename Warp::GradientPart;
 
-  // Of each query of the block.
-  struct Statistics {
-    simt::Shared<float> lse_log2, delta;
-    simt::Shared<std::int32_t> first, last;
-  };
+  using Facts = FactsTable<tile.rows>;
 
   template <class Lane>
   struct Block {
@@ -79,7 +75,7 @@ struct AttentionBackwardQueries {
     Rows q, d_out;
     simt::Shared<T> k_stages, v_stages;
     Scores d_scores;
-    Statistics statistics;
+    Facts facts;  // of the block's queries
     int first_query, head, batch;
     Warp warp;
 
@@ -96,10 +92,7 @@ struct AttentionBackwardQueries {
       k_stages = lane.shared(simt::Array<T, tile.stages * Columns::size>{});
       v_stages = lane.shared(simt::Array<T, tile.stages * Columns::size>{});
       if constexpr (tile.exchanges()) d_scores = {lane.shared(typename Scores::Storage{})};
-      statistics = {lane.shared(simt::Array<float, tile.rows>{}),
-                    lane.shared(simt::Array<float, tile.rows>{}),
-                    lane.shared(simt::Array<std::int32_t, tile.rows>{}),
-                    lane.shared(simt::Array<std::int32_t, tile.rows>{})};
+      facts = Facts::take(lane);
     }
 
     TRILITH_DEVICE void run() {
@@ -115,7 +108,7 @@ struct AttentionBackwardQueries {
         copy_tile<threads>(lane, q, p.q.head(batch, head), first_query, p.queries, p.dimension);
         copy_tile<threads>(lane, d_out, p.d_out.head(batch, head), first_query, p.queries, p.dimension);
         fetch(key, end, 0);
-        put_statistics();
+        put_facts();
       }
       for (int turn = 0; key < end; turn ^= 1, key += tile.columns) {
         lane.wait_copies(simt::Pending<0>{});
@@ -146,17 +139,14 @@ struct AttentionBackwardQueries {
       lane.commit_copies();
     }
 
-    TRILITH_DEVICE void put_statistics() const {
+    TRILITH_DEVICE void put_facts() const {
       if (lane.thread() >= tile.rows) return;
       const int query = first_query + lane.thread();
-      const bool inside = query < p.queries;
-      const auto values = inside ? QueryStatistics::of(lane.load(p.lse.head(batch, head), query),
-                                                       lane.load(p.delta.head(batch, head), query))
-                                 : QueryStatistics::none();
-      lane.store(statistics.lse_log2, lane.thread(), values.lse_log2);
-      lane.store(statistics.delta, lane.thread(), values.delta);
-      lane.store(statistics.first, lane.thread(), inside ? lane.load(p.ranges.first, query) : 0);
-      lane.store(statistics.last, lane.thread(), inside ? lane.load(p.ranges.last, query) : 0);
+      QueryFacts own;
+      if (query < p.queries) {
+        own = QueryFacts::load(lane, p.lse.head(batch, head), p.delta.head(batch, head), p.ranges, query);
+      }
+      facts.put(lane, lane.thread(), own);
     }
 
     TRILITH_DEVICE void take(int first_key, bool needs_mask, int turn, GradientPart& dq) const {
@@ -201,12 +191,13 @@ struct AttentionBackwardQueries {
       TRILITH_UNROLL
       for (int half = 0; half < 2 * ScorePart::blocks; ++half) {
         const int at = warp.row + 8 * half + lane.index() / 4;
-        const QueryStatistics query{lane.load(statistics.lse_log2, at), lane.load(statistics.delta, at)};
+        const float lse_log2 = lane.load(facts.lse_log2, at);
+        const float delta = lane.load(facts.delta, at);
         std::int32_t first = 0;
         std::int32_t last = 0;
         if constexpr (masked) {
-          first = lane.load(statistics.first, at);
-          last = lane.load(statistics.last, at);
+          first = lane.load(facts.first, at);
+          last = lane.load(facts.last, at);
         }
         TRILITH_UNROLL
         for (int n = 0; n < ScoreStrip::columns / 8; ++n) {
@@ -214,7 +205,7 @@ struct AttentionBackwardQueries {
           for (int i = 0; i < 2; ++i) {
             const int of = key + 8 * n + i;
             const bool visible = !masked || ((first <= of) & (of < last));
-            differentiate_score<capped>(lane, p.scores, query, visible,
+            differentiate_score<capped>(lane, p.scores, lse_log2, delta, visible,
                                         x.x[half / 2][strip / 8 + n][half % 2 * 2 + i],
                                         y.x[half / 2][n][half % 2 * 2 + i]);
           }

@@ -15,8 +15,9 @@ struct AttentionBackwardTile {
   int columns;
   int row_warps;
   int column_warps;
-  int strip;   // columns of a warp's scores whose gradients are in registers at once
-  int stages;  // tiles of columns that shared memory holds, 1 or 2
+  int strip;             // columns of a warp's scores whose gradients are in registers at once
+  int stages;            // tiles of columns that shared memory holds, 1 or 2
+  bool adds_dq = false;  // of keys: whether blocks add to dq, in any order
 
   friend constexpr bool operator==(const AttentionBackwardTile&, const AttentionBackwardTile&) = default;
 
@@ -26,16 +27,18 @@ struct AttentionBackwardTile {
   constexpr int warp_width() const { return width / column_warps; }
   constexpr bool exchanges() const { return column_warps > 1; }
 
-  // Two tiles of rows, two of columns a stage, `exchanged` tiles of scores, and 4 numbers of each of
-  // `queries`.
-  constexpr int shared_bytes(int exchanged, int queries) const {
-    const int scores = exchanges() ? exchanged * rows * columns : 0;
+  // Two tiles of rows, two of columns a stage, tiles of scores, and 4 numbers of each of `queries`. A row of
+  // a tile of scores has 64 at least.
+  constexpr int shared_bytes(int score_tiles, int queries) const {
+    const int scores = score_tiles * rows * (columns < 64 ? 64 : columns);
     return 2 * (2 * rows * width + 2 * stages * columns * width + scores) + 4 * 4 * queries;
   }
   // For dk and dv weights and their gradients are exchanged, and there are the queries of two steps.
-  constexpr int keys_shared_bytes() const { return shared_bytes(2, 2 * columns); }
+  constexpr int keys_shared_bytes() const {
+    return shared_bytes(exchanges() ? 2 : (adds_dq ? 1 : 0), 2 * columns);
+  }
   // For dq gradients alone.
-  constexpr int queries_shared_bytes() const { return shared_bytes(1, rows); }
+  constexpr int queries_shared_bytes() const { return shared_bytes(exchanges() ? 1 : 0, rows); }
 
   // The least change that needs less shared memory.
   constexpr AttentionBackwardTile smaller() const {
@@ -52,28 +55,29 @@ struct AttentionBackwardTile {
 
 namespace detail {
 
-constexpr int most_shared_bytes(int architecture) {
-  return (shared_kib_of_multiprocessor(architecture) - 1) * 1024;
+constexpr int most_shared_bytes(int sm) {
+  return (shared_kib_of_multiprocessor(sm) - 1) * 1024;
 }
 
 }  // namespace detail
 
 // For dk and dv. A warp has 32 keys, so that a fragment of queries serves 4 mma, and 128 registers a lane
 // hold its gradients.
-constexpr AttentionBackwardTile attention_backward_keys_tile(int architecture, int width) {
+constexpr AttentionBackwardTile attention_backward_keys_tile(int sm, int width, bool adds_dq = false) {
   AttentionBackwardTile tile{.width = width,
                              .rows = width == 256 ? 64 : 128,
                              .columns = width == 64 ? 32 : 64,
                              .row_warps = width == 256 ? 2 : 4,
                              .column_warps = width / 64,
                              .strip = width == 128 ? 32 : 16,
-                             .stages = 2};
-  while (tile.keys_shared_bytes() > detail::most_shared_bytes(architecture)) tile = tile.smaller();
+                             .stages = 2,
+                             .adds_dq = adds_dq};
+  while (tile.keys_shared_bytes() > detail::most_shared_bytes(sm)) tile = tile.smaller();
   return tile;
 }
 
 // For dq. A warp has 32 queries.
-constexpr AttentionBackwardTile attention_backward_queries_tile(int architecture, int width) {
+constexpr AttentionBackwardTile attention_backward_queries_tile(int sm, int width) {
   AttentionBackwardTile tile{.width = width,
                              .rows = width == 256 ? 64 : 128,
                              .columns = 64,
@@ -81,7 +85,7 @@ constexpr AttentionBackwardTile attention_backward_queries_tile(int architecture
                              .column_warps = width / 64,
                              .strip = width == 256 ? 16 : 32,
                              .stages = 2};
-  while (tile.queries_shared_bytes() > detail::most_shared_bytes(architecture)) tile = tile.smaller();
+  while (tile.queries_shared_bytes() > detail::most_shared_bytes(sm)) tile = tile.smaller();
   return tile;
 }
 

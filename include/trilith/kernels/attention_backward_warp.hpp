@@ -18,13 +18,11 @@ struct BackwardWarp {
   static_assert(tile.warp_rows() % 16 == 0 && tile.warp_columns() % tile.strip == 0 && tile.strip % 16 == 0 &&
                     tile.warp_width() % 16 == 0,
                 "AttentionBackwardTile: a warp's parts must be multiples of 16");
-  static_assert(!tile.exchanges() || tile.columns >= 64,
-                "AttentionBackwardTile: a row of exchanged scores is 64 elements at least");
   static_assert(tile.row_warps < 16, "AttentionBackwardTile: there are 15 named barriers");
 
   using Rows = SharedTile<T, tile.rows, tile.width>;
   using Columns = SharedTile<T, tile.columns, tile.width>;
-  using Scores = SharedTile < T, tile.rows, tile.columns<64 ? 64 : tile.columns>;  // where exchanged
+  using Scores = SharedTile < T, tile.rows, tile.columns<64 ? 64 : tile.columns>;
   static constexpr int blocks = tile.warp_rows() / 16;
   using ScorePart = Accumulators<blocks, tile.warp_columns()>;
   using ScoreStrip = Accumulators<blocks, tile.strip>;
@@ -69,6 +67,42 @@ struct BackwardWarp {
     multiply<tile.columns>(
         lane, gradients, [&](int block, int at) { return load_a(lane, scores, row + 16 * block, at); },
         [&](int at, int column) { return load_b_transposed(lane, columns, at, width_column + column); });
+  }
+
+  // Adds factor · scoresᵀ · rows to `to`, atomically: of its tile.columns rows a warp takes 32, and of its
+  // columns as many as there are warps for those.
+  template <simt::lane Lane>
+  static TRILITH_DEVICE void add_rows(Lane& lane, const Scores& scores, const Rows& rows, float factor,
+                                      const GradientRows<float>& to) {
+    constexpr int row_parts = tile.columns / 32;
+    constexpr int width = tile.width * row_parts * simt::warp_size / tile.threads();
+    constexpr int part = width < 32 ? width : 32;
+    static_assert(part % 16 == 0, "AttentionBackwardTile: there are too many warps to add to dq");
+    const int warp = uniform(lane, lane.warp());
+    const int first_row = warp % row_parts * 32;
+    TRILITH_UNROLL
+    for (int done = 0; done < width; done += part) {
+      const int first_column = warp / row_parts * width + done;
+      Accumulators<2, part> sums;
+      sums.clear();
+      multiply<tile.rows>(
+          lane, sums,
+          [&](int block, int at) { return load_a_transposed(lane, scores, first_row + 16 * block, at); },
+          [&](int at, int column) { return load_b_transposed(lane, rows, at, first_column + column); });
+      TRILITH_UNROLL
+      for (int b = 0; b < 2; ++b) {
+        TRILITH_UNROLL
+        for (int n = 0; n < part / 8; ++n) {
+          TRILITH_UNROLL
+          for (int i = 0; i < 4; ++i) {
+            const simt::Position at = simt::position_in_accumulator(lane.index(), i);
+            const int y = first_row + 16 * b + at.row;
+            const int x = first_column + 8 * n + at.column;
+            if (to.has(y, x)) lane.atomic_add(to.matrix.elements, to.index(y, x), factor * sums.x[b][n][i]);
+          }
+        }
+      }
+    }
   }
 
   // Waits for the warps that have the same rows.

@@ -84,7 +84,7 @@ struct CrossEntropyBackward {
     Floats<N> d = all_equal<N>(0.0f);
     if (target >= 0 && column < p.columns) {
       const float max = lane.load(p.max, row);
-      const float factor = p.scale / lane.load(p.sum, row);
+      const float factor = p.scale * lane.reciprocal(lane.load(p.sum, row));
       const Floats<N> logits = load_floats<N>(lane, p.logits, row, column);
       TRILITH_UNROLL
       for (int i = 0; i < N; ++i) {

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/rounding.hpp>
@@ -33,35 +34,40 @@ namespace trilith::inline v0::kernels {
 struct Share {
   static constexpr int threads = 256;
   static constexpr int steps = 4;
+  static constexpr Index most = 4000000000;  // rows, and items
 
-  Index rows = 0;
-  Index items = 0;
-  int along = 1;  // threads along a row, a power of two
+  std::uint32_t rows = 0;
+  std::uint32_t items = 0;
+  int along_log2 = 0;  // of the threads along a row
 
   static constexpr Share of(Index rows, Index items) {
-    const auto most = static_cast<unsigned>(std::clamp<Index>(items, 1, threads));
-    return {.rows = rows, .items = items, .along = static_cast<int>(std::bit_floor(most))};
+    const auto along = static_cast<unsigned>(std::clamp<Index>(items, 1, threads));
+    return {.rows = static_cast<std::uint32_t>(rows),
+            .items = static_cast<std::uint32_t>(items),
+            .along_log2 = static_cast<int>(std::bit_width(along)) - 1};
   }
+
+  TRILITH_HOST_DEVICE constexpr int along() const { return 1 << along_log2; }
+  TRILITH_HOST_DEVICE constexpr int rows_of_block() const { return threads >> along_log2; }
 
   constexpr simt::Dim3 grid() const {
     constexpr Index most_y = 65535;
-    return {.x = static_cast<int>(ceil_divide(items, Index{along} * steps)),
-            .y = static_cast<int>(std::min(ceil_divide(rows, Index{threads / along}), most_y))};
+    return {.x = static_cast<int>(ceil_divide(Index{items}, Index{along()} * steps)),
+            .y = static_cast<int>(std::min(ceil_divide(Index{rows}, Index{rows_of_block()}), most_y))};
   }
 };
 
 // f(row, item) for the items of the thread.
 template <simt::lane Lane, class F>
 TRILITH_DEVICE void for_each_item(Lane& lane, const Share& share, F f) {
-  const int rows_of_block = Share::threads / share.along;
-  const Index first = Index{lane.block().x} * share.along * Share::steps;
-  const Index end = first + Index{share.along} * Share::steps;
-  const Index last = end < share.items ? end : share.items;
-  const Index row_step = Index{lane.grid().y} * rows_of_block;
-  for (Index row = Index{lane.block().y} * rows_of_block + lane.thread() / share.along; row < share.rows;
-       row += row_step) {
-    for (Index item = first + (lane.thread() & (share.along - 1)); item < last; item += share.along)
-      f(row, item);
+  const std::uint32_t in_row = lane.thread() & (share.along() - 1);
+  const std::uint32_t first =
+      (static_cast<std::uint32_t>(lane.block().x) * Share::steps << share.along_log2) + in_row;
+  const std::uint32_t row_step = lane.grid().y * share.rows_of_block();
+  for (std::uint32_t row = lane.block().y * share.rows_of_block() + (lane.thread() >> share.along_log2);
+       row < share.rows; row += row_step) {
+    std::uint32_t item = first;
+    for (int step = 0; step < Share::steps && item < share.items; ++step, item += share.along()) f(row, item);
   }
 }
 
@@ -78,8 +84,8 @@ struct EachPack {
 
   template <simt::lane Lane>
   TRILITH_DEVICE void operator()(Lane& lane, const Params& p) const {
-    for_each_item(lane, p.share, [&](Index row, Index item) {
-      const Index column = item * N;
+    for_each_item(lane, p.share, [&](std::uint32_t row, std::uint32_t item) {
+      const Index column = Index{item} * N;
       if (column + N <= p.columns) {
         Operation{}(lane, simt::Width<N>{}, row, column, p.operands);
       } else if constexpr (N > 1) {

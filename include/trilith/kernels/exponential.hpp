@@ -6,11 +6,6 @@
 
 namespace trilith::inline v0::kernels {
 
-// −most, x or most. NaN stays NaN.
-TRILITH_DEVICE float bound(float x, float most) {
-  return x < -most ? -most : x > most ? most : x;
-}
-
 // e^x for x ≤ 88; 0 below −87.4. The relative error is at most 2^-22 + 2^-24 · |x|.
 template <simt::lane Lane>
 TRILITH_DEVICE float exponential(Lane& lane, float x) {

@@ -28,10 +28,10 @@ constexpr float gelu_cubic = 0.044715f;
 
 template <simt::lane Lane>
 TRILITH_DEVICE GeluGate gelu_gate(Lane& lane, float x) {
-  const float bounded = bound(x, 9.9f);
+  const float bounded = x < -9.9f ? -9.9f : x > 9.9f ? 9.9f : x;
   const float argument = bounded * gelu_linear * (gelu_cubic * bounded * bounded + 1.0f);
   const float q = exponential(lane, -argument);
-  const float value = 1.0f / (q + 1.0f);
+  const float value = lane.reciprocal(q + 1.0f);
   return {bounded, value, q * value * value};
 }
 

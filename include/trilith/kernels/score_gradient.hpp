@@ -1,32 +1,61 @@
 // From a score to its weight in the softmax, and from the weight's gradient to the score's.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <numbers>
 
 #include <trilith/core/device_code.hpp>
 #include <trilith/kernels/soft_cap.hpp>
+#include <trilith/kernels/strided.hpp>
+#include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/simt/lane.hpp>
+#include <trilith/simt/memory.hpp>
 
 namespace trilith::inline v0::kernels {
 
-// What the softmax's gradient needs of a query besides its scores.
-struct QueryStatistics {
-  float lse_log2;  // lse · log2 e; +∞ where the query sees no key, so that every weight is 0
-  float delta;
+// What gradients of scores need of a query; one beyond the last sees no key.
+struct QueryFacts {
+  float lse_log2 = std::numeric_limits<float>::infinity();  // lse · log2 e; +∞ where it sees no key
+  float delta = 0;
+  std::int32_t first = 0;  // the keys that it sees
+  std::int32_t last = 0;
 
-  static TRILITH_DEVICE QueryStatistics of(float lse, float delta) {
+  template <simt::lane Lane>
+  static TRILITH_DEVICE QueryFacts load(Lane& lane, const simt::Global<const float>& lse,
+                                        const simt::Global<const float>& delta, const KeyRanges& ranges,
+                                        int query) {
     constexpr float infinity = std::numeric_limits<float>::infinity();
-    return {lse == -infinity ? infinity : lse * std::numbers::log2e_v<float>, delta};
+    const float own = lane.load(lse, query);
+    return {own == -infinity ? infinity : own * std::numbers::log2e_v<float>, lane.load(delta, query),
+            lane.load(ranges.first, query), lane.load(ranges.last, query)};
   }
-  // Of a query beyond the last.
-  static TRILITH_DEVICE QueryStatistics none() { return {std::numeric_limits<float>::infinity(), 0}; }
+};
+
+// Those of N queries in shared memory.
+template <int N>
+struct FactsTable {
+  simt::Shared<float> lse_log2, delta;
+  simt::Shared<std::int32_t> first, last;
+
+  template <simt::lane Lane>
+  static TRILITH_DEVICE FactsTable take(Lane& lane) {
+    return {lane.shared(simt::Array<float, N>{}), lane.shared(simt::Array<float, N>{}),
+            lane.shared(simt::Array<std::int32_t, N>{}), lane.shared(simt::Array<std::int32_t, N>{})};
+  }
+  template <simt::lane Lane>
+  TRILITH_DEVICE void put(Lane& lane, int at, const QueryFacts& query) const {
+    lane.store(lse_log2, at, query.lse_log2);
+    lane.store(delta, at, query.delta);
+    lane.store(first, at, query.first);
+    lane.store(last, at, query.last);
+  }
 };
 
 // x, a product q · k, becomes its weight; y, the weight's gradient, that of the product over its scale. Both
 // become 0 where the query does not see the key, whatever they were.
 template <bool capped, simt::lane Lane>
-TRILITH_DEVICE void differentiate_score(Lane& lane, const ScoreScale& scale, const QueryStatistics& query,
+TRILITH_DEVICE void differentiate_score(Lane& lane, const ScoreScale& scale, float lse_log2, float delta,
                                         bool visible, float& x, float& y) {
   float score = x;
   float slope = 1;
@@ -35,8 +64,8 @@ TRILITH_DEVICE void differentiate_score(Lane& lane, const ScoreScale& scale, con
     score = scale.cap * t;
     slope = 1 - t * t;
   }
-  x = visible ? lane.exp2(score * scale.log2_unit - query.lse_log2) : 0.0f;
-  y = visible ? x * (y - query.delta) * slope : 0.0f;
+  x = visible ? lane.exp2(score * scale.log2_unit - lse_log2) : 0.0f;
+  y = visible ? x * (y - delta) * slope : 0.0f;
 }
 
 }  // namespace trilith::inline v0::kernels

@@ -195,6 +195,11 @@ class DeviceLane {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
     return result;
   }
+  TRILITH_DEVICE float reciprocal(float x) const {
+    float result;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+  }
 
  private:
   static constexpr unsigned all_lanes = 0xFFFFFFFFu;

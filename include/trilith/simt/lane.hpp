@@ -87,6 +87,7 @@ concept lane = requires(L& l, int i, Index j, bool b, float f, std::uint32_t u, 
   { l.ldmatrix(shared, i, Matrices<4>{}) } -> std::same_as<Pairs<BFloat16, 4>>;
   { l.ldmatrix_transposed(shared, i, Matrices<2>{}) } -> std::same_as<Pairs<BFloat16, 2>>;
   { l.exp2(f) } -> std::same_as<float>;
+  { l.reciprocal(f) } -> std::same_as<float>;
 };
 
 template <class K>

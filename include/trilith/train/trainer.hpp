@@ -47,17 +47,17 @@ namespace detail {
 
 // Of the layout's device; whatever is no Config is refused later, in a sentence.
 template <class Layout>
-struct WorldOf {
+struct DefaultWorld {
   using type = ThreadWorld;
 };
 template <class... Policies>
-struct WorldOf<Config<Policies...>>
-    : DefaultWorld<typename Config<Policies...>::template policy<DeviceCategory>::device_type> {};
+struct DefaultWorld<Config<Policies...>>
+    : ThreadWorldOf<typename Config<Policies...>::template policy<DeviceCategory>::device_type> {};
 
 }  // namespace detail
 
 template <template <class> class ModelTemplate, class Layout,
-          class World = typename detail::WorldOf<Layout>::type>
+          class World = typename detail::DefaultWorld<Layout>::type>
 class Trainer {
   static_assert(is_config<Layout>,
                 "Trainer<Model, Layout>: Layout must be a Config<...> of policies, for example "

@@ -31,7 +31,7 @@ struct State {
   }
   bool operator==(const State&) const = default;
 
-  void step(const EmulatedStream& s, int step, float scale, const Elements<float>& gradients) {
+  void step(const Emulated::Stream& s, int step, float scale, const Elements<float>& gradients) {
     if constexpr (half<T>) {
       ops::adamw(s, settings, step, scale, parameters.vector(), gradients.vector(), first.vector(),
                  second.vector(), weights.vector());
@@ -50,7 +50,7 @@ TYPED_TEST(AdamWKernel, EqualsTheReference) {
       SCOPED_TRACE(testing::Message() << size << " elements, shifted by " << shift);
       const auto gradients = random_elements<float>(size, 3, 1e-3f);
       const State<T> before(size, shift);
-      const auto after = in_every_order([&](const EmulatedStream& s) {
+      const auto after = in_every_order([&](const Emulated::Stream& s) {
         State<T> state = before;
         state.step(s, 3, 0.5f, gradients);
         return state;
@@ -88,12 +88,12 @@ TYPED_TEST(AdamWKernel, EqualsTheReference) {
 
 TYPED_TEST(AdamWKernel, MovesWholeSectors) {
   using T = TypeParam;
-  const EmulatedStream s;
+  const Emulated::Stream s;
   State<T> state(4096);
   state.step(s, 1, 1, random_elements<float>(4096, 3));
   expect_coalesced(s);
-  EXPECT_EQ(s.launches()[0].global_loads.bytes, 4 * 4 * 4096);
-  EXPECT_EQ(s.launches()[0].global_stores.bytes, (3 * 4 + (half<T> ? 2 : 0)) * 4096);
+  EXPECT_EQ(s.counters().global_loads.bytes, 4 * 4 * 4096);
+  EXPECT_EQ(s.counters().global_stores.bytes, (3 * 4 + (half<T> ? 2 : 0)) * 4096);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ struct Result {
 // As `ranks` ranks compute them, each with an equal share of the columns, the last ones with padding. The
 // all-reduces are loops here.
 template <class T>
-Result<T> split_cross_entropy(const EmulatedStream& s, const Elements<T>& logits, const Numbers& targets,
+Result<T> split_cross_entropy(const Emulated::Stream& s, const Elements<T>& logits, const Numbers& targets,
                               Index ranks, Index padding) {
   const Index rows = logits.rows();
   const Index share = (logits.columns() + ranks - 1) / ranks;
@@ -141,7 +141,7 @@ TYPED_TEST(CrossEntropyKernels, EqualTheReferenceHoweverTheVocabularyIsSplit) {
     const auto targets = targets_of(extent);
     for (const Index ranks : {1, 3}) {
       SCOPED_TRACE(testing::Message() << extent << ", " << ranks << " ranks");
-      const auto result = in_every_order([&](const EmulatedStream& s) {
+      const auto result = in_every_order([&](const Emulated::Stream& s) {
         return split_cross_entropy(s, logits, targets, ranks, extent.padding);
       });
       expect_cross_entropy(logits, targets, ranks, result, 3);
@@ -156,14 +156,14 @@ TYPED_TEST(CrossEntropyKernels, LargeLogitsOverflowNothing) {
     const auto logits = random_elements<T>(extent, 1, 1000, mean);
     const auto targets = targets_of(extent);
     const auto result = in_every_order(
-        [&](const EmulatedStream& s) { return split_cross_entropy(s, logits, targets, 3, 0); });
+        [&](const Emulated::Stream& s) { return split_cross_entropy(s, logits, targets, 3, 0); });
     expect_cross_entropy(logits, targets, 3, result, 1000);
   }
 }
 
 TYPED_TEST(CrossEntropyKernels, OfNoColumnsAndOfMinusInfinity) {
   using T = TypeParam;
-  const EmulatedStream s;
+  const Emulated::Stream s;
   Elements<T> logits(Extent{2, 9});
   ops::fill(s, logits.vector(), -infinity);
   Elements<float> max(Index{2});
@@ -188,7 +188,7 @@ TYPED_TEST(CrossEntropyKernels, OfNoColumnsAndOfMinusInfinity) {
 
 TYPED_TEST(CrossEntropyKernels, ANanMakesTheSumNan) {
   using T = TypeParam;
-  const EmulatedStream s;
+  const Emulated::Stream s;
   auto logits = random_elements<T>(2000, 1);
   Elements<float> max(Index{1});
   Elements<float> sum(Index{1});
@@ -204,7 +204,7 @@ TYPED_TEST(CrossEntropyKernels, ANanMakesTheSumNan) {
 
 TYPED_TEST(CrossEntropyKernels, LoadEachLogitOnceAndMoveWholeSectors) {
   using T = TypeParam;
-  const EmulatedStream s;
+  const Emulated::Stream s;
   auto logits = random_elements<T>({3, 4096}, 1);
   const Numbers targets(3, -1);
   Elements<float> max(Index{3});
@@ -212,23 +212,24 @@ TYPED_TEST(CrossEntropyKernels, LoadEachLogitOnceAndMoveWholeSectors) {
   Elements<float> target_logit(Index{3});
   ops::softmax_statistics(s, logits.matrix(), 4096, view(targets), 0, max.vector(), sum.vector(),
                           target_logit.vector());
-  ops::cross_entropy_backward(s, logits.matrix(), 4096, view(targets), 0, max.vector(), sum.vector(), scale);
   const Index bytes = 3 * 4096 * static_cast<Index>(sizeof(T));
-  EXPECT_EQ(s.launches()[0].global_loads.sectors * 32, bytes + 3 * 32);  // and the target
-  EXPECT_EQ(s.launches()[0].bank_conflicts(), 0);
-  EXPECT_EQ(s.launches()[1].global_stores.sectors * 32, bytes);
+  EXPECT_EQ(s.counters().global_loads.sectors * 32, bytes + 3 * 32);  // and the target
+  EXPECT_EQ(s.counters().bank_conflicts(), 0);
+  s.clear_counters();
+  ops::cross_entropy_backward(s, logits.matrix(), 4096, view(targets), 0, max.vector(), sum.vector(), scale);
+  EXPECT_EQ(s.counters().global_stores.sectors * 32, bytes);
 }
 
 TYPED_TEST(CrossEntropyKernels, OfNoRowsIsNoLoss) {
   using T = TypeParam;
-  const EmulatedStream s;
+  const Emulated::Stream s;
   Elements<T> logits(Extent{0, 8});
   Elements<float> none(Index{0});
   Elements<double> loss(Index{1});
   ops::softmax_statistics(s, logits.matrix(), 8, view({}), 0, none.vector(), none.vector(), none.vector());
   ops::rescale_sums(s, none.vector(), none.vector(), none.vector());
   ops::cross_entropy_backward(s, logits.matrix(), 8, view({}), 0, none.vector(), none.vector(), scale);
-  EXPECT_TRUE(s.launches().empty());
+  expect_no_launch(s);
   ops::cross_entropy_loss(s, view({}), none.vector(), none.vector(), none.vector(), loss.vector());
   EXPECT_EQ(loss[0], 0.0);
 }

@@ -20,7 +20,7 @@ TYPED_TEST(Elementwise, AddBiasAddsItToEveryRow) {
     SCOPED_TRACE(extent);
     const auto x = random_elements<T>(extent, 1);
     const auto bias = random_elements<T>(extent.columns, 2);
-    const auto y = in_every_order([&](const EmulatedStream& s) {
+    const auto y = in_every_order([&](const Emulated::Stream& s) {
       auto sum = x;
       ops::add_bias(s, bias.vector(), sum.matrix());
       return sum;
@@ -37,7 +37,7 @@ TYPED_TEST(Elementwise, AddBiasResidualAddsBothAndRoundsOnce) {
     const auto x = random_elements<T>(extent, 1);
     const auto bias = random_elements<T>(extent.columns, 2);
     const auto residual = random_elements<T>({extent.rows, extent.columns, 2 * extent.padding}, 3);
-    const auto y = in_every_order([&](const EmulatedStream& s) {
+    const auto y = in_every_order([&](const Emulated::Stream& s) {
       auto sum = x;
       ops::add_bias_residual(s, bias.vector(), residual.matrix(), sum.matrix());
       return sum;
@@ -58,12 +58,12 @@ TYPED_TEST(Elementwise, BiasGradientSumsTheRows) {
       SCOPED_TRACE(testing::Message() << rows << " rows of " << extent);
       const auto dy = random_elements<T>({rows, extent.columns, extent.padding}, 1, 1, 0.5f);
       const auto before = random_elements<float>(extent.columns, 2);
-      const auto sum = in_every_order([&](const EmulatedStream& s) {
+      const auto sum = in_every_order([&](const Emulated::Stream& s) {
         Elements<float> db(extent.columns);
         ops::bias_gradient(s, dy.matrix(), db.vector(), Accumulate::no);
         return db;
       });
-      const auto total = in_every_order([&](const EmulatedStream& s) {
+      const auto total = in_every_order([&](const Emulated::Stream& s) {
         auto db = before;
         ops::bias_gradient(s, dy.matrix(), db.vector(), Accumulate::yes);
         return db;
@@ -92,19 +92,19 @@ TYPED_TEST(Elementwise, OfVectorsOfAnyLengthAndPlace) {
       SCOPED_TRACE(testing::Message() << size << " elements, shifted by " << shift);
       const auto x = random_elements<T>(size, 1, 1, 0, shift);
       const auto y = random_elements<T>(size, 2);
-      const auto sum = in_every_order([&](const EmulatedStream& s) {
+      const auto sum = in_every_order([&](const Emulated::Stream& s) {
         auto to = y;
         ops::add(s, x.vector(), to.vector());
         return to;
       });
       expect_near(sum, [&](Index, Index i) { return Near{x[i] + y[i], 0}; });
-      const auto scaled = in_every_order([&](const EmulatedStream& s) {
+      const auto scaled = in_every_order([&](const Emulated::Stream& s) {
         auto to = x;
         ops::scale(s, 0.3f, to.vector());
         return to;
       });
       expect_near(scaled, [&](Index, Index i) { return Near{double{0.3f} * x[i], 0}; });
-      const auto filled = in_every_order([&](const EmulatedStream& s) {
+      const auto filled = in_every_order([&](const Emulated::Stream& s) {
         Elements<T> to(size, shift);
         ops::fill(s, to.vector(), -1.7f);
         return to;
@@ -122,7 +122,7 @@ TYPED_TEST(Elementwise, CopyOfOneTypeKeepsTheBits) {
     const auto bits = static_cast<std::uint32_t>(i) << (sizeof(T) == 4 ? 16 : 0);
     std::memcpy(static_cast<void*>(&from[i]), &bits, sizeof(T));
   }
-  const auto to = in_every_order([&](const EmulatedStream& s) {
+  const auto to = in_every_order([&](const Emulated::Stream& s) {
     Elements<T> copied(from.columns());
     ops::copy(s, from.vector(), copied.vector());
     return copied;
@@ -135,7 +135,7 @@ TYPED_TEST(Elementwise, CopyConvertsToAndFromFloat) {
   const auto from = random_elements<float>(777, 1);
   Elements<T> narrow(Index{777});
   Elements<float> wide(Index{777});
-  const EmulatedStream s;
+  const Emulated::Stream s;
   ops::copy(s, from.vector(), narrow.vector());
   ops::copy(s, narrow.vector(), wide.vector());
   expect_near(narrow, [&](Index, Index i) { return Near{from[i], 0}; });
@@ -157,7 +157,7 @@ TYPED_TEST(Elementwise, CopyOfHeadsIsStrided) {
     for (const Index padding : {0, 5, 16}) {
       SCOPED_TRACE(testing::Message() << "dimension " << dimension << ", padding " << padding);
       const auto from = random_elements<T>({6, 5 * dimension, padding}, 1);
-      const auto to = in_every_order([&](const EmulatedStream& s) {
+      const auto to = in_every_order([&](const Emulated::Stream& s) {
         Elements<float> copied({6, 2 * dimension, 2 * padding});
         ops::copy(s, heads(from.matrix(), 2, dimension).slice(2, 1, 2), heads(copied.matrix(), 2, dimension));
         return copied;
@@ -170,19 +170,19 @@ TYPED_TEST(Elementwise, CopyOfHeadsIsStrided) {
 
 TYPED_TEST(Elementwise, NothingIsLaunchedForNothing) {
   using T = TypeParam;
-  const EmulatedStream s;
+  const Emulated::Stream s;
   Elements<T> none(Extent{0, 5});
   Elements<T> bias(Index{5});
   ops::add_bias(s, bias.vector(), none.matrix());
   ops::fill(s, none.vector(), 1.0f);
   ops::copy(s, none.vector(), none.vector());
   ops::copy(s, heads(none.matrix(), 1, 1), heads(none.matrix(), 1, 1));
-  EXPECT_TRUE(s.launches().empty());
+  expect_no_launch(s);
 }
 
 TYPED_TEST(Elementwise, MovesWholeSectors) {
   using T = TypeParam;
-  const EmulatedStream s;
+  const Emulated::Stream s;
   const auto from = random_elements<T>({6, 768}, 1);
   const auto bias = random_elements<T>(768, 2);
   auto to = from;

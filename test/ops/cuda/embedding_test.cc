@@ -40,7 +40,7 @@ TYPED_TEST(EmbeddingKernels, TakeTheRowsOfThisRank) {
     SCOPED_TRACE(extent);
     const auto tokens = random_tokens(extent.rows);
     const auto table = random_elements<T>({held_rows, extent.columns, extent.padding}, 1);
-    const auto y = in_every_order([&](const EmulatedStream& s) {
+    const auto y = in_every_order([&](const Emulated::Stream& s) {
       Elements<T> result(extent);
       ops::embedding(s, view(tokens), table.matrix(), first_row, result.matrix());
       return result;
@@ -74,7 +74,7 @@ TYPED_TEST(EmbeddingKernels, BackwardAddsTheRowsOfEqualTokens) {
     const auto tokens = random_tokens(extent.rows);
     const auto dy = random_elements<T>(extent, 1);
     const auto before = random_elements<float>({held_rows, extent.columns, extent.padding}, 2);
-    const auto d_table = in_every_order([&](const EmulatedStream& s) {
+    const auto d_table = in_every_order([&](const Emulated::Stream& s) {
       auto sums = before;
       ops::embedding_backward(s, view(tokens), dy.matrix(), first_row, sums.matrix());
       return sums;
@@ -91,7 +91,7 @@ TYPED_TEST(EmbeddingKernels, BackwardTakesAnyMultiplicity) {
   for (std::size_t i = 0; i < tokens.size(); i += 7) tokens[i] = static_cast<std::int32_t>(i % 40);
   const auto dy = random_elements<T>({300, 8}, 1);
   const auto before = random_elements<float>({held_rows, 8}, 2);
-  const auto d_table = in_every_order([&](const EmulatedStream& s) {
+  const auto d_table = in_every_order([&](const Emulated::Stream& s) {
     auto sums = before;
     ops::embedding_backward(s, view(tokens), dy.matrix(), first_row, sums.matrix());
     return sums;
@@ -116,7 +116,7 @@ TYPED_TEST(EmbeddingKernels, PositionsAreAddedInEachSequence) {
     SCOPED_TRACE(extent);
     const auto table = random_elements<T>({10, extent.columns, 2 * extent.padding}, 1);
     const auto x = random_elements<T>(extent, 2);
-    const auto y = in_every_order([&](const EmulatedStream& s) {
+    const auto y = in_every_order([&](const Emulated::Stream& s) {
       auto sum = x;
       ops::add_positions(s, table.matrix(), view(positions), sum.matrix());
       return sum;
@@ -137,7 +137,7 @@ TYPED_TEST(EmbeddingKernels, PositionsBackwardSumsOverTheBatch) {
       SCOPED_TRACE(extent);
       const auto dy = random_elements<T>(extent, 1);
       const auto before = random_elements<float>({10, extent.columns, 2 * extent.padding}, 2);
-      const auto d_table = in_every_order([&](const EmulatedStream& s) {
+      const auto d_table = in_every_order([&](const Emulated::Stream& s) {
         auto sums = before;
         ops::positions_backward(s, dy.matrix(), view(positions), sums.matrix(), accumulate);
         return sums;
@@ -160,7 +160,7 @@ TYPED_TEST(EmbeddingKernels, PositionsBackwardSumsOverTheBatch) {
 
 TYPED_TEST(EmbeddingKernels, NothingIsLaunchedForNoTokens) {
   using T = TypeParam;
-  const EmulatedStream s;
+  const Emulated::Stream s;
   Elements<T> none(Extent{0, 8});
   Elements<float> table(Extent{4, 8});
   const Elements<T> rows(Extent{4, 8});
@@ -168,7 +168,7 @@ TYPED_TEST(EmbeddingKernels, NothingIsLaunchedForNoTokens) {
   ops::embedding_backward(s, view({}), none.matrix(), 0, table.matrix());
   ops::add_positions(s, rows.matrix(), view({}), none.matrix());
   ops::positions_backward(s, none.matrix(), view({}), table.matrix(), Accumulate::no);
-  EXPECT_TRUE(s.launches().empty());
+  expect_no_launch(s);
 }
 
 }  // namespace

@@ -34,12 +34,12 @@ Elements<T> sweep() {
 TYPED_TEST(GeluKernels, OfEveryNumberIsWithinItsBound) {
   using T = TypeParam;
   const auto x = sweep<T>();
-  const auto y = in_every_order([&](const EmulatedStream& s) {
+  const auto y = in_every_order([&](const Emulated::Stream& s) {
     Elements<T> result(x.columns());
     ops::gelu(s, x.matrix(), result.matrix());
     return result;
   });
-  const auto d = in_every_order([&](const EmulatedStream& s) {
+  const auto d = in_every_order([&](const Emulated::Stream& s) {
     Elements<T> result(x.columns());
     ops::fill(s, result.vector(), -3.0f);
     ops::gelu_backward(s, x.matrix(), result.matrix());
@@ -59,12 +59,12 @@ TYPED_TEST(GeluKernels, FollowStridedRows) {
     SCOPED_TRACE(extent);
     const auto x = random_elements<T>({extent.rows, extent.columns, 2 * extent.padding}, 1, 2);
     const auto dy = random_elements<T>(extent, 2);
-    const auto y = in_every_order([&](const EmulatedStream& s) {
+    const auto y = in_every_order([&](const Emulated::Stream& s) {
       Elements<T> result(extent);
       ops::gelu(s, x.matrix(), result.matrix());
       return result;
     });
-    const auto d = in_every_order([&](const EmulatedStream& s) {
+    const auto d = in_every_order([&](const Emulated::Stream& s) {
       auto result = dy;
       ops::gelu_backward(s, x.matrix(), result.matrix());
       return result;
@@ -87,7 +87,7 @@ TYPED_TEST(GeluKernels, AddBiasGeluIsAddBiasAndGelu) {
     SCOPED_TRACE(extent);
     const auto x = random_elements<T>(extent, 1, 2);
     const auto bias = random_elements<T>(extent.columns, 2);
-    const EmulatedStream s({.seed = 3});
+    const Emulated::Stream s({.seed = 3});
     auto biased = x;
     Elements<T> y({extent.rows, extent.columns, 8});
     ops::add_bias_gelu(s, bias.vector(), biased.matrix(), y.matrix());
@@ -110,7 +110,7 @@ TYPED_TEST(GeluKernels, NanStaysNan) {
   using T = TypeParam;
   Elements<T> x(Index{9});  // poisoned
   Elements<T> d(Index{9});
-  const EmulatedStream s;
+  const Emulated::Stream s;
   ops::fill(s, d.vector(), 1.0f);
   ops::gelu_backward(s, x.matrix(), d.matrix());
   ops::gelu(s, x.matrix(), x.matrix());
@@ -121,7 +121,7 @@ TYPED_TEST(GeluKernels, NanStaysNan) {
 
 TYPED_TEST(GeluKernels, MoveWholeSectors) {
   using T = TypeParam;
-  const EmulatedStream s;
+  const Emulated::Stream s;
   auto x = random_elements<T>({5, 1024}, 1);
   auto y = x;
   const auto bias = random_elements<T>(1024, 2);

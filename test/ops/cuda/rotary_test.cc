@@ -22,7 +22,7 @@ double angle(std::int32_t position, Index i, Index half) {
   return std::max(position, 0) * std::pow(double{theta}, -static_cast<double>(i) / static_cast<double>(half));
 }
 
-Elements<float> table_of(const EmulatedStream& s, const std::vector<std::int32_t>& positions,
+Elements<float> table_of(const Emulated::Stream& s, const std::vector<std::int32_t>& positions,
                          Index dimension) {
   const auto rows = static_cast<Index>(positions.size());
   Elements<float> table(Extent{rows, dimension});
@@ -35,7 +35,7 @@ TEST(RotaryTableKernel, IsWithinItsBoundOfFloat64) {
   for (std::int32_t i = 1; i < 40; ++i) positions.push_back(26027 * i);
   for (const Index dimension : {2, 6, 64, 128}) {
     const auto table =
-        in_every_order([&](const EmulatedStream& s) { return table_of(s, positions, dimension); });
+        in_every_order([&](const Emulated::Stream& s) { return table_of(s, positions, dimension); });
     const Index half = dimension / 2;
     for (Index row = 0; row < table.rows(); ++row) {
       for (Index i = 0; i < half; ++i) {
@@ -73,9 +73,9 @@ TYPED_TEST(RotaryKernels, RotateEveryHeadByItsPosition) {
     const Index half = shape.dimension / 2;
     const auto qkv =
         random_elements<T>({shape.batch * 5, (shape.heads + 1) * shape.dimension, shape.padding}, 1);
-    const auto table = table_of(EmulatedStream(), positions, shape.dimension);
+    const auto table = table_of(Emulated::Stream(), positions, shape.dimension);
     for (const bool back : {false, true}) {
-      const auto y = in_every_order([&](const EmulatedStream& s) {
+      const auto y = in_every_order([&](const Emulated::Stream& s) {
         auto x = qkv;
         if (back) {
           ops::rotary_backward(s, table.matrix(), rotated_heads(x, shape));
@@ -103,12 +103,12 @@ TYPED_TEST(RotaryKernels, RotateEveryHeadByItsPosition) {
 
 TYPED_TEST(RotaryKernels, MoveWholeSectors) {
   using T = TypeParam;
-  const EmulatedStream s;
+  const Emulated::Stream s;
   auto x = random_elements<T>({4, 5 * 64}, 1);
   Elements<float> table(Extent{2, 64});
   ops::rotary(s, table.matrix(), rotated_heads(x, {2, 4, 64, 0}));
-  EXPECT_EQ(s.launches()[0].global_stores.bytes, 4 * 4 * 64 * static_cast<Index>(sizeof(T)));
-  EXPECT_EQ(s.launches()[0].global_stores.sectors * 32, s.launches()[0].global_stores.bytes);
+  EXPECT_EQ(s.counters().global_stores.bytes, 4 * 4 * 64 * static_cast<Index>(sizeof(T)));
+  EXPECT_EQ(s.counters().global_stores.sectors * 32, s.counters().global_stores.bytes);
 }
 
 }  // namespace

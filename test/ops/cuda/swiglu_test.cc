@@ -1,8 +1,10 @@
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include <gtest/gtest.h>
 
+#include <trilith/ops/cuda/elementwise.hpp>
 #include <trilith/ops/cuda/swiglu.hpp>
 
 #include "test/support/activations_reference.hpp"
@@ -33,7 +35,7 @@ TYPED_TEST(SwigluKernels, OfEveryGateIsWithinItsBound) {
     gate[i] = T(static_cast<float>(-100 + 0.05 * static_cast<double>(i)));
     one[i] = T(1.0f);
   }
-  const EmulatedStream s;
+  const Emulated::Stream s;
   Elements<T> y(Index{4001});
   Elements<T> d_gate(Index{4001});
   Elements<T> d_up(Index{4001});
@@ -54,12 +56,12 @@ TYPED_TEST(SwigluKernels, OfHalvesOfRows) {
     SCOPED_TRACE(extent);
     const auto gate_up = random_elements<T>({extent.rows, 2 * extent.columns, extent.padding}, 1, 3);
     const auto dy = random_elements<T>(extent, 2);
-    const auto y = in_every_order([&](const EmulatedStream& s) {
+    const auto y = in_every_order([&](const Emulated::Stream& s) {
       Elements<T> result(extent);
       ops::swiglu(s, half_of(gate_up, 0), half_of(gate_up, 1), result.matrix());
       return result;
     });
-    const auto d = in_every_order([&](const EmulatedStream& s) {
+    const auto d = in_every_order([&](const Emulated::Stream& s) {
       Elements<T> result({extent.rows, 2 * extent.columns, extent.padding});
       ops::swiglu_backward(s, half_of(gate_up, 0), half_of(gate_up, 1), dy.matrix(), half_of(result, 0),
                            half_of(result, 1));
@@ -91,7 +93,7 @@ TYPED_TEST(SwigluKernels, MayOverwriteTheirInputs) {
   const auto gate = random_elements<T>(extent, 1);
   const auto up = random_elements<T>(extent, 2);
   const auto dy = random_elements<T>(extent, 3);
-  const EmulatedStream s({.seed = 5});
+  const Emulated::Stream s({.seed = 5});
   Elements<T> y(extent);
   Elements<T> d_gate(extent);
   Elements<T> d_up(extent);
@@ -107,6 +109,25 @@ TYPED_TEST(SwigluKernels, MayOverwriteTheirInputs) {
   EXPECT_TRUE(a == y);
 }
 
+TYPED_TEST(SwigluKernels, OfInfinityAreTheirLimits) {
+  using T = TypeParam;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  Elements<T> gate(Index{2});
+  gate[0] = T(infinity);
+  gate[1] = T(-infinity);
+  Elements<T> one(Index{2});
+  Elements<T> y(Index{2});
+  Elements<T> d_gate(Index{2});
+  Elements<T> d_up(Index{2});
+  const Emulated::Stream s;
+  ops::fill(s, one.vector(), 1.0f);
+  ops::swiglu(s, gate.matrix(), one.matrix(), y.matrix());
+  ops::swiglu_backward(s, gate.matrix(), one.matrix(), one.matrix(), d_gate.matrix(), d_up.matrix());
+  EXPECT_EQ(std::as_const(y)[0], double{infinity});
+  EXPECT_NEAR(std::as_const(y)[1], 0, 1e-35);
+  expect_near(d_gate, [&](Index, Index i) { return Near{i == 0 ? 1.0 : 0.0, 1e-35}; });
+}
+
 TYPED_TEST(SwigluKernels, NanStaysNan) {
   using T = TypeParam;
   const Elements<T> nan(Index{9});
@@ -114,7 +135,7 @@ TYPED_TEST(SwigluKernels, NanStaysNan) {
   Elements<T> y(Index{9});
   Elements<T> d_gate(Index{9});
   Elements<T> d_up(Index{9});
-  const EmulatedStream s;
+  const Emulated::Stream s;
   const auto expect_nan = [&](const Elements<T>& gate, const Elements<T>& up) {
     ops::swiglu(s, gate.matrix(), up.matrix(), y.matrix());
     ops::swiglu_backward(s, gate.matrix(), up.matrix(), low.matrix(), d_gate.matrix(), d_up.matrix());
@@ -126,7 +147,7 @@ TYPED_TEST(SwigluKernels, NanStaysNan) {
 
 TYPED_TEST(SwigluKernels, MoveWholeSectors) {
   using T = TypeParam;
-  const EmulatedStream s;
+  const Emulated::Stream s;
   const auto gate_up = random_elements<T>({5, 2048}, 1);
   const auto dy = random_elements<T>({5, 1024}, 2);
   Elements<T> y(Extent{5, 1024});

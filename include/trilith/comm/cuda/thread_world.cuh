@@ -18,7 +18,7 @@ static_assert(communicator<CudaThreadCommunicator>);
 static_assert(world<CudaThreadWorld>);
 
 template <>
-struct DefaultWorld<Cuda> {
+struct ThreadWorldOf<Cuda> {
   using type = CudaThreadWorld;
 };
 

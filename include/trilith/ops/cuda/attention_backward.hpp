@@ -2,7 +2,7 @@
 //
 // Every row of queries, keys, values and their gradients begins at a multiple of 16 bytes. lse, delta and
 // what lies between hops are float32; dk and dv are float32 where they go on to other ranks, else what the
-// inputs are. Results don't depend on the order of blocks.
+// inputs are. Results don't depend on the order of blocks, unless dq may be summed in any.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/attention.hpp>
 #include <trilith/ops/cuda/attention_views.hpp>
+#include <trilith/ops/cuda/elementwise.hpp>
 #include <trilith/ops/cuda/launch.hpp>
 
 namespace trilith::inline v0::ops {
@@ -44,10 +45,15 @@ void attention_delta(const S& stream, View<E, 4> out, View<const std::remove_con
   });
 }
 
-// One hop. dq gathers over the hops in dq_carry, which a hop that is both the first and the last leaves
-// alone; the last one stores dq. dk and dv are overwritten or, float32 alone, added to, as `into_dk_dv` says.
-// room: attention_backward_room(queries) integers.
-template <kernel_stream S, half T, class G>
+// In what order dq sums what its keys give. `any` computes 5 products of tiles where `ascending` does 7, but
+// adds atomically: no two runs give the same bits.
+enum class DqOrder { ascending, any };
+
+// One hop. dq gathers over the hops in dq_carry; the last one stores dq. In ascending order a hop that is
+// both the first and the last leaves the carry alone; in any order it must be contiguous. dk and dv are
+// overwritten or, float32 alone, added to, as `into_dk_dv` says. room: attention_backward_room(queries)
+// integers.
+template <DqOrder dq_order = DqOrder::ascending, kernel_stream S, half T, class G>
 void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> q,
                         View<const std::type_identity_t<T>, 4> k, View<const std::type_identity_t<T>, 4> v,
                         View<const float, 3> lse, View<const float, 3> delta,
@@ -55,18 +61,26 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
                         const KeyRanges& ranges, Hop hop, View<float, 4> dq_carry, View<T, 4> dq,
                         View<G, 4> dk, View<G, 4> dv, Vector<std::int32_t> room,
                         Accumulate into_dk_dv = Accumulate::no) {
-  constexpr const char* remedy = "give strides that are multiples of 8, and aligned memory";
-  const bool aligned = detail::rows_aligned<8>(q, k, v, d_out) &&
-                       detail::rows_aligned<16 / sizeof(G)>(dk, dv) &&
-                       ((hop.first && hop.last) || detail::rows_aligned<4>(dq_carry)) &&
-                       (!hop.last || detail::rows_aligned<8>(dq));
-  if (!aligned) throw Error("attention: a row does not begin at a multiple of 16 bytes", remedy);
+  constexpr bool any_order = dq_order == DqOrder::any;
+  const bool carries = any_order || !hop.first || !hop.last;
+  if (!detail::rows_aligned<8>(q, k, v, d_out) || !detail::rows_aligned<16 / sizeof(G)>(dk, dv) ||
+      (carries && !detail::rows_aligned<4>(dq_carry)) || (hop.last && !detail::rows_aligned<8>(dq))) {
+    throw Error("attention: a row does not begin at a multiple of 16 bytes",
+                "give strides that are multiples of 8, and aligned memory");
+  }
+  if (any_order && !dq_carry.contiguous()) {
+    throw Error("attention: dq is summed in any order, and its carry is strided", "give a contiguous one");
+  }
+  const int queries = static_cast<int>(q.extent(1));
+  const int group = static_cast<int>(q.extent(2) / k.extent(2));
+  if constexpr (any_order) {
+    if (hop.first) fill(stream, flat(dq_carry), 0.0f);
+  }
   detail::with_attention_width(q.extent(3), [&](auto width) {
     if (k.size() > 0) {
-      constexpr auto tile = kernels::attention_backward_keys_tile(kernels::architecture, width());
+      constexpr auto tile = kernels::attention_backward_keys_tile(kernels::architecture, width(), any_order);
       static_assert(tile.columns >= detail::least_query_tile,
                     "attention_backward_room: least_query_tile must be the least tile of queries");
-      const int queries = static_cast<int>(q.extent(1));
       if (queries > 0) {
         const int tiles = ceil_divide(queries, tile.columns);
         stream.launch(kernels::TileRanges{}, {.x = ceil_divide(tiles, kernels::TileRanges::tiles_per_block)},
@@ -81,17 +95,19 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
                      .delta = detail::per_query(delta),
                      .ranges = detail::key_ranges(ranges),
                      .tiles = detail::span_of(room),
+                     .dq = detail::head_tensor(dq_carry),
                      .dk = detail::head_tensor(dk),
                      .dv = detail::head_tensor(dv),
                      .queries = queries,
                      .keys = static_cast<int>(k.extent(1)),
                      .dimension = static_cast<int>(k.extent(3)),
-                     .group = static_cast<int>(q.extent(2) / k.extent(2)),
+                     .group = group,
                      .scale = settings.scale,
                      .scores = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
                      .accumulate = into_dk_dv == Accumulate::yes});
     }
-    if (q.size() > 0) {
+    if constexpr (!any_order) {
+      if (q.size() == 0) return;
       constexpr auto tile = kernels::attention_backward_queries_tile(kernels::architecture, width());
       stream.launch(kernels::AttentionBackwardQueries<T, tile>{}, detail::head_grid(q, tile.rows),
                     {.q = detail::head_tensor(q),
@@ -103,15 +119,18 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
                      .ranges = detail::key_ranges(ranges),
                      .dq = detail::head_tensor(dq),
                      .carry = detail::head_tensor(dq_carry),
-                     .queries = static_cast<int>(q.extent(1)),
+                     .queries = queries,
                      .dimension = static_cast<int>(q.extent(3)),
-                     .group = static_cast<int>(q.extent(2) / k.extent(2)),
+                     .group = group,
                      .scale = settings.scale,
                      .scores = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
                      .first_hop = hop.first,
                      .last_hop = hop.last});
     }
   });
+  if constexpr (any_order) {
+    if (hop.last) copy(stream, View<const float, 4>(dq_carry), dq);
+  }
 }
 
 template <kernel_stream S>

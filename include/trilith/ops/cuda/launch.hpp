@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 #include <trilith/core/error.hpp>
@@ -58,13 +59,22 @@ bool rows_aligned(View<T, Rank>... views) {
   return (aligned(views) && ...);
 }
 
+inline kernels::Share share_of(Index rows, Index items) {
+  constexpr Index most = kernels::Share::most;
+  if (rows > most || items > most) {
+    throw Error("an operation on more than " + std::to_string(most) + " rows, or loads of a row",
+                "use a smaller batch or sequence, or more ranks");
+  }
+  return kernels::Share::of(rows, items);
+}
+
 // Operation on (rows, columns), N elements at once if `aligned`.
 template <class Operation, int N, kernel_stream S>
 void launch_each(const S& stream, Index rows, Index columns, bool aligned,
                  const typename Operation::Params& operands) {
   if (rows == 0 || columns == 0) return;
   if (!aligned && N > 1) return launch_each<Operation, 1>(stream, rows, columns, true, operands);
-  const auto share = kernels::Share::of(rows, ceil_divide(columns, N));
+  const kernels::Share share = share_of(rows, ceil_divide(columns, N));
   stream.launch(kernels::EachPack<Operation, N>{}, share.grid(), {share, columns, operands});
 }
 
@@ -74,12 +84,8 @@ void launch_each_head(const S& stream, View<T, 4> shape, Index columns, bool ali
                       const typename Operation::Params& operands) {
   if (shape.size() == 0) return;
   if (!aligned && N > 1) return launch_each_head<Operation, 1>(stream, shape, columns, true, operands);
-  const Index rows = shape.extent(0) * shape.extent(1);
   const Index packs = ceil_divide(columns, N);
-  if (rows >= Index{1} << 32 || packs * shape.extent(2) >= Index{1} << 32) {
-    throw Error("a tensor of heads has 2^32 rows or more", "use a smaller batch or sequence");
-  }
-  const auto share = kernels::Share::of(rows, packs * shape.extent(2));
+  const kernels::Share share = share_of(shape.extent(0) * shape.extent(1), packs * shape.extent(2));
   stream.launch(kernels::EachHead<Operation, N>{}, share.grid(),
                 {share, static_cast<std::uint32_t>(shape.extent(1)), static_cast<std::uint32_t>(packs),
                  static_cast<std::uint32_t>(columns), operands});

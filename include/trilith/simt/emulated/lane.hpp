@@ -88,6 +88,13 @@ class EmulatedLane : public LaneMemory {
     return result < 0x1p-126f ? 0.0f : result;
   }
 
+  // 1 / x by rcp.approx.ftz, which takes subnormal numbers for zero, and gives none. Its last bit may differ.
+  float reciprocal(float x) const {
+    if (std::abs(x) < 0x1p-126f) return std::copysign(INFINITY, x);
+    const float result = 1.0f / x;
+    return std::abs(result) < 0x1p-126f ? std::copysign(0.0f, result) : result;
+  }
+
  private:
   template <class T>
   T exchange(T value, int source, const Place& at) {
