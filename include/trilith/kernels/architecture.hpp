@@ -19,9 +19,9 @@ inline constexpr int architecture = [] {
 
 // KiB of shared memory that all blocks of a multiprocessor have together; each takes 1 KiB besides its own.
 // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-constexpr int shared_kib_of_multiprocessor(int architecture) {
-  if (architecture >= 90 && architecture < 120) return 228;
-  return architecture == 80 || architecture == 87 ? 164 : 100;
+constexpr int shared_kib_of_multiprocessor(int sm) {
+  if (sm >= 90 && sm < 120) return 228;
+  return sm == 80 || sm == 87 ? 164 : 100;
 }
 
 }  // namespace trilith::inline v0::kernels

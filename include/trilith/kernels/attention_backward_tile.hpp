@@ -55,16 +55,15 @@ struct AttentionBackwardTile {
 
 namespace detail {
 
-constexpr int most_shared_bytes(int architecture) {
-  return (shared_kib_of_multiprocessor(architecture) - 1) * 1024;
+constexpr int most_shared_bytes(int sm) {
+  return (shared_kib_of_multiprocessor(sm) - 1) * 1024;
 }
 
 }  // namespace detail
 
 // For dk and dv. A warp has 32 keys, so that a fragment of queries serves 4 mma, and 128 registers a lane
 // hold its gradients.
-constexpr AttentionBackwardTile attention_backward_keys_tile(int architecture, int width,
-                                                             bool adds_dq = false) {
+constexpr AttentionBackwardTile attention_backward_keys_tile(int sm, int width, bool adds_dq = false) {
   AttentionBackwardTile tile{.width = width,
                              .rows = width == 256 ? 64 : 128,
                              .columns = width == 64 ? 32 : 64,
@@ -73,12 +72,12 @@ constexpr AttentionBackwardTile attention_backward_keys_tile(int architecture, i
                              .strip = width == 128 ? 32 : 16,
                              .stages = 2,
                              .adds_dq = adds_dq};
-  while (tile.keys_shared_bytes() > detail::most_shared_bytes(architecture)) tile = tile.smaller();
+  while (tile.keys_shared_bytes() > detail::most_shared_bytes(sm)) tile = tile.smaller();
   return tile;
 }
 
 // For dq. A warp has 32 queries.
-constexpr AttentionBackwardTile attention_backward_queries_tile(int architecture, int width) {
+constexpr AttentionBackwardTile attention_backward_queries_tile(int sm, int width) {
   AttentionBackwardTile tile{.width = width,
                              .rows = width == 256 ? 64 : 128,
                              .columns = 64,
@@ -86,7 +85,7 @@ constexpr AttentionBackwardTile attention_backward_queries_tile(int architecture
                              .column_warps = width / 64,
                              .strip = width == 256 ? 16 : 32,
                              .stages = 2};
-  while (tile.queries_shared_bytes() > detail::most_shared_bytes(architecture)) tile = tile.smaller();
+  while (tile.queries_shared_bytes() > detail::most_shared_bytes(sm)) tile = tile.smaller();
   return tile;
 }
 

@@ -56,7 +56,7 @@ struct AttentionForwardFloat : FloatAttention {
     if (seen.empty() && !p.first_hop && !p.last_hop) return;
     q.template load<own, warps>(lane, p.q.head(batch, head), first, p.queries, p.dimension);
 
-    constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+    constexpr float nothing = -std::numeric_limits<float>::infinity();
     float maximum[4];
     float sum[4];  // of a lane's own keys
     std::int32_t from[4];
@@ -69,8 +69,8 @@ struct AttentionForwardFloat : FloatAttention {
       const bool there = query < p.queries;
       from[r] = there ? lane.load(p.ranges.first, query) : 0;
       to[r] = there ? lane.load(p.ranges.last, query) : 0;
-      maximum[r] = p.sinks.size > 0 ? lane.load(p.sinks, head) : minus_infinity;
-      sum[r] = maximum[r] > minus_infinity ? 1.0f : 0.0f;
+      maximum[r] = p.sinks.size > 0 ? lane.load(p.sinks, head) : nothing;
+      sum[r] = maximum[r] > nothing ? 1.0f : 0.0f;
       if (there && !p.first_hop) {
         maximum[r] = lane.load(p.carry_maximum.head(batch, head), query);
         sum[r] = lane.load(p.carry_sum.head(batch, head), query);
@@ -88,9 +88,9 @@ struct AttentionForwardFloat : FloatAttention {
       for (int r = 0; r < 4; ++r) {
         const int own_key = key + lane.index();
         float score = p.settings.score(q.dot(lane, row + r, k, lane.index(), p.dimension));
-        if (own_key < from[r] || own_key >= to[r]) score = minus_infinity;
+        if (own_key < from[r] || own_key >= to[r]) score = nothing;
         const float most = std::fmax(maximum[r], warp_reduce(lane, score, Maximum{}));
-        const float base = most == minus_infinity ? 0.0f : most;
+        const float base = most == nothing ? 0.0f : most;
         const float weight = lane.exp2((score - base) * log2_e);
         const float rescale = lane.exp2((maximum[r] - base) * log2_e);
         maximum[r] = most;

@@ -21,8 +21,8 @@ struct AttentionTile {
 // Tiles of the forward pass. A warp has 32 queries, so that a fragment of keys or values serves 4 mma, where
 // its 255 registers a lane hold their output, or 16. Two blocks share a multiprocessor, or one of 256 threads
 // has it, and the stages take what shared memory there is, 2 to 4 of them.
-constexpr AttentionTile attention_forward_tile(int architecture, int width) {
-  const int all = shared_kib_of_multiprocessor(architecture) * 1024;
+constexpr AttentionTile attention_forward_tile(int sm, int width) {
+  const int all = shared_kib_of_multiprocessor(sm) * 1024;
   AttentionTile tile{.rows = 128, .columns = 64, .width = width, .warps = 4, .stages = 2};
   if (width == 64) tile.columns = 128;
   if (width == 256) tile.warps = 8;

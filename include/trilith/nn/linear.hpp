@@ -17,6 +17,7 @@
 #include <trilith/nn/layer_config.hpp>
 #include <trilith/nn/parameter.hpp>
 #include <trilith/ops/accumulate.hpp>
+#include <trilith/ops/fused_gemm.hpp>
 #include <trilith/ops/gemm.hpp>
 
 namespace trilith::inline v0 {
@@ -58,11 +59,25 @@ struct LinearProducts {
   ops::Transpose as_out_in() const { return transpose(layout == WeightLayout::in_out); }
 
   void forward(const stream& s, Matrix<const element> x, Matrix<element> y) const {
-    gemm(s, ops::Transpose::no, x, as_in_out(), matrix(Vector<const element>(weight->weight)), y);
+    gemm(s, ops::Transpose::no, x, as_in_out(), weights(), y);
+  }
+  void forward(const stream& s, Matrix<const element> x, Vector<const element> bias,
+               Matrix<element> y) const {
+    gemm_bias(s, ops::Transpose::no, x, as_in_out(), weights(), bias, y);
+  }
+  // y = gelu(up); up = x · W + bias is for the backward pass.
+  void forward_gelu(const stream& s, Matrix<const element> x, Vector<const element> bias, Matrix<element> up,
+                    Matrix<element> y) const {
+    gemm_bias_gelu(s, ops::Transpose::no, x, as_in_out(), weights(), bias, up, y);
   }
 
   void backward_input(const stream& s, Matrix<const element> dy, Matrix<element> dx) const {
-    gemm(s, ops::Transpose::no, dy, as_out_in(), matrix(Vector<const element>(weight->weight)), dx);
+    gemm(s, ops::Transpose::no, dy, as_out_in(), weights(), dx);
+  }
+  // The gradient of `up`, where x = gelu(up).
+  void backward_input_gelu(const stream& s, Matrix<const element> dy, Matrix<const element> up,
+                           Matrix<element> d_up) const {
+    gemm_gelu_backward(s, ops::Transpose::no, dy, as_out_in(), weights(), up, d_up);
   }
 
   void backward_weight(const stream& s, Matrix<const element> x, Matrix<const element> dy,
@@ -74,8 +89,19 @@ struct LinearProducts {
       gemm(s, ops::Transpose::yes, dy, ops::Transpose::no, x, gradient, accumulate);
     }
   }
+  // And the gradient of the bias.
+  void backward_weight(const stream& s, Matrix<const element> x, Matrix<const element> dy,
+                       Vector<float> d_bias, Accumulate accumulate) const {
+    const Matrix<float> gradient = matrix(weight->gradient);
+    if (layout == WeightLayout::in_out) {
+      gemm_bias_gradient(s, ops::Transpose::yes, x, ops::Transpose::no, dy, gradient, dy, d_bias, accumulate);
+    } else {
+      gemm_bias_gradient(s, ops::Transpose::yes, dy, ops::Transpose::no, x, gradient, dy, d_bias, accumulate);
+    }
+  }
 
  private:
+  Matrix<const element> weights() const { return matrix(Vector<const element>(weight->weight)); }
   static ops::Transpose transpose(bool yes) { return yes ? ops::Transpose::yes : ops::Transpose::no; }
   template <class T>
   Matrix<T> matrix(Vector<T> first) const {
@@ -137,8 +163,13 @@ class ColumnParallelLinear {
 
   void forward(const stream& s, Matrix<const element> x,  // (rows, in)
                Matrix<element> y) const {                 // (rows, out / TP)
-    product(s, x, y);
-    if (bias_ != nullptr) add_bias(s, bias(), y);
+    if (bias_ == nullptr) return product(s, x, y);
+    products_.forward(s, x, bias(), y);
+  }
+
+  // y = gelu(up), up = x · W + b: the backward pass needs it. With a bias.
+  void forward_gelu(const stream& s, Matrix<const element> x, Matrix<element> up, Matrix<element> y) const {
+    products_.forward_gelu(s, x, bias(), up, y);
   }
 
   // Without the bias, for callers that add it where it meets the next operation.
@@ -155,8 +186,8 @@ class ColumnParallelLinear {
 
   void backward_weight(const stream& s, Matrix<const element> x, Matrix<const element> dy,
                        Accumulate accumulate) const {
-    products_.backward_weight(s, x, dy, accumulate);
-    if (bias_ != nullptr) bias_gradient(s, dy, bias_->gradient, accumulate);
+    if (bias_ == nullptr) return products_.backward_weight(s, x, dy, accumulate);
+    products_.backward_weight(s, x, dy, bias_->gradient, accumulate);
   }
 
  private:
@@ -225,10 +256,16 @@ class RowParallelLinear {
     products_.backward_input(s, dy, dx);
   }
 
+  // The gradient of `up`, where x = gelu(up).
+  void backward_input_gelu(const stream& s, Matrix<const element> dy, Matrix<const element> up,
+                           Matrix<element> d_up) const {
+    products_.backward_input_gelu(s, dy, up, d_up);
+  }
+
   void backward_weight(const stream& s, Matrix<const element> x, Matrix<const element> dy,
                        Accumulate accumulate) const {
-    products_.backward_weight(s, x, dy, accumulate);
-    if (bias_ != nullptr) bias_gradient(s, dy, bias_->gradient, accumulate);
+    if (bias_ == nullptr) return products_.backward_weight(s, x, dy, accumulate);
+    products_.backward_weight(s, x, dy, bias_->gradient, accumulate);
   }
 
  private:

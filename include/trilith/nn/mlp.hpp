@@ -46,16 +46,14 @@ class GeluMlp {
 
   void forward(const stream& s, Matrix<const element> x,  // (rows, hidden)
                Matrix<const element> residual, const Activations& a, Matrix<element> y) const {
-    linears_.up.product(s, x, a.up);
-    add_bias_gelu(s, linears_.up.bias(), a.up, a.activated);
+    linears_.up.forward_gelu(s, x, a.up, a.activated);
     linears_.down.product(s, a.activated, y);
     add_bias_residual(s, linears_.down.bias(), residual, y);
   }
 
   void backward_input(const stream& s, Matrix<const element> dy, const Activations& a, Matrix<element> d_up,
                       Matrix<element> dx) const {
-    linears_.down.backward_input(s, dy, d_up);
-    gelu_backward(s, a.up, d_up);
+    linears_.down.backward_input_gelu(s, dy, a.up, d_up);
     linears_.up.backward_input(s, d_up, dx);
   }
 
