@@ -27,11 +27,11 @@ _ATTRS = {
     "hdrs": attr.label_list(allow_files = [".h", ".hpp", ".cuh"], doc = "Headers that lie beside the sources."),
     "copts": attr.string_list(doc = "More options for nvcc."),
     "deps": attr.label_list(providers = [CcInfo]),
-    "_architectures": attr.label(default = "//bazel:cuda_architectures"),
+    "architectures": attr.label(default = Label("//bazel:cuda_architectures"), providers = [WordsInfo]),
 }
 
 def _architectures(ctx):
-    return ctx.attr._architectures[WordsInfo].words
+    return ctx.attr.architectures[WordsInfo].words
 
 def _run_nvcc(ctx, source, output, options):
     context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
@@ -103,7 +103,7 @@ def cuda_assembly(name, src, **kwargs):
     """
     _cuda_assembly(name = name, src = src, target_compatible_with = requires_nvcc, **kwargs)
 
-def _compiled(name, srcs, hdrs, deps, nvcc_copts, testonly):
+def _compiled(name, srcs, hdrs, deps, nvcc_copts, architectures, testonly):
     """Splits sources by their compiler: what a cc rule takes instead of `srcs`."""
     cuda = [source for source in srcs if source.endswith(".cu")]
     if not cuda:
@@ -113,6 +113,7 @@ def _compiled(name, srcs, hdrs, deps, nvcc_copts, testonly):
         srcs = cuda,
         hdrs = hdrs,
         copts = nvcc_copts,
+        architectures = architectures,
         deps = deps,
         testonly = testonly,
         target_compatible_with = requires_nvcc,
@@ -120,7 +121,7 @@ def _compiled(name, srcs, hdrs, deps, nvcc_copts, testonly):
     )
     return [source for source in srcs if not source.endswith(".cu")] + [name + ".cuda"]
 
-def cuda_library(name, srcs = [], hdrs = [], deps = [], nvcc_copts = [], **kwargs):
+def cuda_library(name, srcs = [], hdrs = [], deps = [], nvcc_copts = [], architectures = None, **kwargs):
     """A cc_library whose sources may be .cu files as well.
 
     Args:
@@ -129,37 +130,38 @@ def cuda_library(name, srcs = [], hdrs = [], deps = [], nvcc_copts = [], **kwarg
       hdrs: as for cc_library.
       deps: as for cc_library; the CUDA runtime is linked without being named.
       nvcc_copts: more options for nvcc.
+      architectures: a words_flag (words_flag.bzl) that says for which GPUs; cuda_architectures if not given.
       **kwargs: as for cc_library.
     """
     native.cc_library(
         name = name,
-        srcs = _compiled(name, srcs, hdrs, deps, nvcc_copts, kwargs.get("testonly", False)),
+        srcs = _compiled(name, srcs, hdrs, deps, nvcc_copts, architectures, kwargs.get("testonly", False)),
         hdrs = hdrs,
         deps = deps + ["@trilith_cuda//:cudart"],
         target_compatible_with = requires_nvcc,
         **kwargs
     )
 
-def _with_headers(name, srcs, deps, nvcc_copts, testonly):
+def _with_headers(name, srcs, deps, nvcc_copts, architectures, testonly):
     headers = [source for source in srcs if source.endswith(".hpp") or source.endswith(".cuh") or source.endswith(".h")]
-    return _compiled(name, srcs, headers, deps, nvcc_copts, testonly)
+    return _compiled(name, srcs, headers, deps, nvcc_copts, architectures, testonly)
 
-def cuda_binary(name, srcs, deps = [], nvcc_copts = [], **kwargs):
+def cuda_binary(name, srcs, deps = [], nvcc_copts = [], architectures = None, **kwargs):
     """A cc_binary whose sources may be .cu files as well. Arguments as for cuda_library and cc_binary."""
     native.cc_binary(
         name = name,
-        srcs = _with_headers(name, srcs, deps, nvcc_copts, kwargs.get("testonly", False)),
+        srcs = _with_headers(name, srcs, deps, nvcc_copts, architectures, kwargs.get("testonly", False)),
         deps = deps + ["@trilith_cuda//:cudart"],
         target_compatible_with = requires_nvcc,
         **kwargs
     )
 
-def cuda_test(name, srcs, deps = [], nvcc_copts = [], tags = [], size = "small", **kwargs):
+def cuda_test(name, srcs, deps = [], nvcc_copts = [], architectures = None, tags = [], size = "small", **kwargs):
     """A cc_test whose sources may be .cu files as well. Arguments as for cuda_library and cc_test."""
     native.cc_test(
         name = name,
         size = size,
-        srcs = _with_headers(name, srcs, deps, nvcc_copts, True),
+        srcs = _with_headers(name, srcs, deps, nvcc_copts, architectures, True),
         tags = tags,
         deps = deps + ["@trilith_cuda//:cudart"],
         target_compatible_with = requires_nvcc,

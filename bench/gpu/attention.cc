@@ -1,7 +1,8 @@
 // Attention on a GPU: TFLOP/s of the forward and the backward pass, and their share of cuBLASLt's rate.
 //
 // 16384 tokens; 4 · batch · heads · queries · keys · dimension operations forward, half of them where causal,
-// and 2.5 times that backward. bf16 at every sequence length, f16 at one.
+// and 2.5 times that backward. bf16 at every sequence length, f16 at one; backward with dq summed in
+// ascending order, and in bf16 also in any.
 #include "bench/gpu/attention.hpp"
 
 #include <trilith/core/half.hpp>

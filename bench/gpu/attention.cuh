@@ -1,8 +1,11 @@
 // Attention of one shape on a GPU: its tensors, its passes, and how far they are from float64.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -37,6 +40,10 @@ struct AttentionShape {
 template <half T>
 class AttentionRun {
  public:
+  // Whether backward passes that add to dq by atomics are of interest: of one element type, since each takes
+  // a compiler its time.
+  static constexpr bool sums_in_any_order = std::is_same_v<T, BFloat16>;
+
   AttentionRun(Gpu& gpu, const AttentionShape& shape)
       : gpu_(gpu),
         shape_(shape),
@@ -48,6 +55,7 @@ class AttentionRun {
         dq_(gpu, shape.elements()),
         dk_(gpu, shape.elements()),
         dv_(gpu, shape.elements()),
+        dq_carry_(gpu, sums_in_any_order ? shape.elements() : 0),
         lse_(gpu, shape.rows() * shape.heads),
         delta_(gpu, shape.rows() * shape.heads),
         first_(gpu, shape.sequence),
@@ -66,11 +74,21 @@ class AttentionRun {
                    per_query(lse_));
   }
 
+  template <ops::DqOrder order>
   void backward() const {
     ops::attention_delta(gpu_.stream, heads(out_), heads(d_out_), per_query(delta_));
-    ops::attention_backward(gpu_.stream, heads(q_), heads(k_), heads(v_), per_query(lse_), per_query(delta_),
-                            heads(d_out_), settings(), ranges(), ops::Hop{}, View<float, 4>(), heads(dq_),
-                            heads(dk_), heads(dv_), vector(room_));
+    ops::attention_backward<order>(gpu_.stream, heads(q_), heads(k_), heads(v_), per_query(lse_),
+                                   per_query(delta_), heads(d_out_), settings(), ranges(), ops::Hop{},
+                                   heads(dq_carry_), heads(dq_), heads(dk_), heads(dv_), vector(room_));
+  }
+
+  // What no backward pass has written since is NaN.
+  void forget_gradients() const {
+    for (const Array<T>* x : {&dq_, &dk_, &dv_}) {
+      gpu::check(cudaMemsetAsync(x->data(), 0xFF, static_cast<std::size_t>(x->size()) * sizeof(T),
+                                 gpu_.stream.get()),
+                 "cudaMemsetAsync");
+    }
   }
 
   struct Errors {
@@ -120,7 +138,8 @@ class AttentionRun {
   static Vector<E> vector(const Array<E>& x) {
     return {x.data(), {x.size()}};
   }
-  View<T, 4> heads(const Array<T>& x) const {
+  template <class E>
+  View<E, 4> heads(const Array<E>& x) const {
     return {x.data(), {shape_.batch, shape_.sequence, shape_.heads, shape_.dimension}};
   }
   View<float, 3> per_query(const Array<float>& x) const {
@@ -196,7 +215,7 @@ class AttentionRun {
   Gpu& gpu_;
   AttentionShape shape_;
   Array<T> q_, k_, v_, d_out_, out_, dq_, dk_, dv_;
-  Array<float> lse_, delta_;
+  Array<float> dq_carry_, lse_, delta_;
   Array<std::int32_t> first_, last_, room_;
 };
 
@@ -207,16 +226,23 @@ inline std::string name_of(Float16) {
   return "f16";
 }
 
-// Runs both passes and proves them. An element rounds by u: so do weights, outputs and, backward, the
+// Runs the passes and proves them. An element rounds by u: so do weights, outputs and, backward, the
 // gradients of scores, each once. Sums of many round less, those of few add up.
 template <half T>
 void prove_passes(const AttentionRun<T>& run, const std::string& name) {
   constexpr double u = std::is_same_v<T, BFloat16> ? 0x1p-8 : 0x1p-11;
+  const auto prove_backward = [&]<ops::DqOrder order>() {
+    run.forget_gradients();
+    run.template backward<order>();
+    const auto errors = run.errors();
+    prove(name + ", forward", errors.out, 2 * u);
+    prove(name + ", backward", errors.gradients, 4 * u);
+  };
   run.forward();
-  run.backward();
-  const auto errors = run.errors();
-  prove(name + ", forward", errors.out, 2 * u);
-  prove(name + ", backward", errors.gradients, 4 * u);
+  prove_backward.template operator()<ops::DqOrder::ascending>();
+  if constexpr (AttentionRun<T>::sums_in_any_order) {
+    prove_backward.template operator()<ops::DqOrder::any>();
+  }
 }
 
 template <half T>
@@ -250,7 +276,13 @@ void time_attention_of(T element, const std::vector<int>& sequences, double limi
                        gemm_limit});
         };
         add("forward", shape.flops(), median_seconds(gpu.stream, [&] { run.forward(); }));
-        add("backward", 2.5 * shape.flops(), median_seconds(gpu.stream, [&] { run.backward(); }));
+        const auto add_backward = [&]<ops::DqOrder order>(const char* pass) {
+          add(pass, 2.5 * shape.flops(), median_seconds(gpu.stream, [&] { run.template backward<order>(); }));
+        };
+        add_backward.template operator()<ops::DqOrder::ascending>("backward");
+        if constexpr (AttentionRun<T>::sums_in_any_order) {
+          add_backward.template operator()<ops::DqOrder::any>("backward_any_order");
+        }
       }
     }
   }

@@ -29,19 +29,20 @@ output=$(realpath -m -- "$output")
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 bazel=(./bazelw "$@")
 
-# Where the linker finds these libraries first, it finds no shared ones.
+# Where the linker finds these first, it looks no further for shared ones. Nothing here computes with oneDNN, of which
+# there is no static library.
 static=$PWD/.cache/static
 mkdir -p "$static"
-for library in libboost_context.a libgomp.a; do ln -sf "$(g++ -print-file-name="$library")" "$static/"; done
+for library in libboost_context.a libgomp.a libstdc++.a; do ln -sf "$(g++ -print-file-name="$library")" "$static/"; done
+ar rc "$static/libdnnl.a"
 
 options=(
   "--//bazel:cuda_architectures=$architecture"
+  "--//bench/gpu:architectures=$architecture"
   --dynamic_mode=off
   --copt=-march=x86-64-v3
-  '--linkopt=-Wl,--as-needed'
   "--linkopt=-L$static"
   --linkopt=-static-libgcc
-  --linkopt=-static-libstdc++
 )
 # needing_gpu KIND PATTERN: the labels.
 needing_gpu() {
@@ -82,7 +83,7 @@ for file in "$root"/bin/* "$root"/bin/benchmarks/* "$root"/tests/*; do
 done | sort -u >"$folder/needed"
 grep '^libcublasLt\.so' "$folder/needed" >"$root/libraries"
 if grep -vE '^(lib(c|m|dl|rt|pthread)\.so\.|ld-linux|libcublasLt\.so)' "$folder/needed" >"$folder/others"; then
-  echo "bundle.sh: programs would load $(paste -sd ' ' "$folder/others") there: link these libraries statically" >&2
+  echo "bundle.sh: programs would load $(paste -sd ' ' "$folder/others") there: add static libraries to $static" >&2
   exit 1
 fi
 

@@ -23,7 +23,9 @@ for argument in "$@"; do
   esac
 done
 
-gpu=$("$bundle/bin/machine" 2>&1) || {
+reports=$(mktemp -d)
+trap 'rm -rf "$reports"' EXIT
+gpu=$("$bundle/bin/machine" "$reports/machine.json" 2>&1) || {
   echo "run.sh: $gpu" >&2
   exit 77
 }
@@ -31,8 +33,6 @@ mkdir -p -- "$output" || exit 1
 output=$(cd -- "$output" && pwd)
 log=$output/log.txt
 : >"$log"
-reports=$(mktemp -d)
-trap 'rm -rf "$reports"' EXIT
 export TRILITH_REQUIRE_GPU=1
 
 # Folders that libraries of CUDA may lie in.

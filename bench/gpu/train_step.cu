@@ -15,7 +15,7 @@
 namespace trilith::bench {
 namespace {
 
-using GpuTrainer = Trainer<Gpt, Config<Parallelism<1, 1, 1>, Device<Cuda>, Precision<Bf16>>, CudaThreadWorld>;
+using GpuTrainer = Trainer<Gpt, Config<Parallelism<1, 1, 1>, Device<Cuda>, Precision<Bf16>>>;
 
 Batch random_batch(const GptShape& shape, Index sequences, Index length) {
   const Philox random(1, 2);

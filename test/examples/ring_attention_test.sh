@@ -1,7 +1,13 @@
 #!/usr/bin/env bash
 # ring_attention as a user runs it: four ranks make nine hops (three of keys and values forward, three back, and three
-# of their gradients), need less memory than one rank, and give its gradients.
+# of their gradients), need less memory than one rank, and give its gradients. All of that in fewer than 60 lines.
 set -u
+
+lines=$(wc -l < "$PWD/$2")
+if ((lines >= 60)); then
+  echo "$2 has $lines lines; README.md promises fewer than 60"
+  exit 1
+fi
 
 "$PWD/$1" > "$TEST_TMPDIR/out.txt"
 status=$?

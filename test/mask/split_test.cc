@@ -103,17 +103,6 @@ TYPED_TEST(EverySplit, PadsToTheNextMultipleWhereAllowed) {
   }
 }
 
-TEST(SequenceSplit, GathersAllRowsInOrder) {
-  const SequenceSplit<Zigzag> split(10, 3, Padding::yes);
-  const LocalRows<Contiguous> all = split.gathered();
-  ASSERT_EQ(all.size(), 12);
-  for (Index row = 0; row < 12; ++row) {
-    EXPECT_EQ(all.position(row), row);
-    EXPECT_EQ(all.below(row), row);
-  }
-  EXPECT_EQ(all.below(12), 12);
-}
-
 TEST(Contiguous, GivesEachRankOnePart) {
   const SequenceSplit<Contiguous> split(8, 2);
   EXPECT_EQ(positions(split, 0), (Positions{0, 1, 2, 3}));

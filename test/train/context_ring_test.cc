@@ -24,13 +24,14 @@ TEST(ContextRing, PadsSequencesThatDoNotDivideWhereAsked) {
   }
 }
 
-// Nothing is scaled by the number of context ranks, or divided by that of data ranks instead.
+// Nothing is scaled by the number of context ranks, or by that of tensor and context ranks. (TP is that of
+// the tests above, whose layers are compiled already.)
 TEST(ContextRing, OfFourWithTwoDataRanksGivesTheGradientsOfEightDataRanks) {
   const reference::Weights weights = random_weights_of(context_shape);
   const Batch batch = reference::random_batch(context_shape, 8, 16, 2);
-  ConcreteTrainer<Config<Parallelism<1, 1, 2, 4>, Zigzagged>> context(context_shape, options_for(batch, 1),
-                                                                      8);
-  ConcreteTrainer<Config<Parallelism<1, 1, 8>>> data(context_shape, options_for(batch, 1), 8);
+  ConcreteTrainer<Config<Parallelism<2, 1, 2, 4>, Zigzagged>> context(context_shape, options_for(batch, 1),
+                                                                      16);
+  ConcreteTrainer<Config<Parallelism<2, 1, 8, 1>, Zigzagged>> data(context_shape, options_for(batch, 1), 16);
   context.load(weights);
   data.load(weights);
   const StepReport split = context.gradients(batch), whole = data.gradients(batch);
@@ -49,7 +50,7 @@ TEST(ContextRing, DividesOnceByTheValidTokensOfAllRanks) {
     batch.targets[position] = valid ? static_cast<std::int32_t>(position) : ignored_target;
   }
   const auto one = make_trainer({}, context_shape, options_for(batch, 1));
-  ConcreteTrainer<Config<Parallelism<1, 1, 1, 2>, Zigzagged>> two(context_shape, options_for(batch, 1), 2);
+  ConcreteTrainer<Config<Parallelism<2, 1, 1, 2>, Zigzagged>> two(context_shape, options_for(batch, 1), 4);
   one->load(weights);
   two.load(weights);
   const StepReport whole = one->gradients(batch), split = two.gradients(batch);

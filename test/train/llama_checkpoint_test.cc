@@ -185,6 +185,15 @@ TEST_F(LlamaFile, EveryShapeIsChecked) {
   }
 }
 
+// Files of Llama 2 have them; transformers, too, passes over them.
+TEST_F(LlamaFile, FrequenciesOfTheRotaryEmbeddingSayNothingNew) {
+  FileTensors tensors = llama(shape);
+  for (const char* layer : {"0", "1"}) {
+    tensors[std::string("model.layers.") + layer + ".self_attn.rotary_emb.inv_freq"] = floats({1});
+  }
+  EXPECT_EQ(LlamaCheckpoint(write(tensors, config())).shape(), shape);
+}
+
 TEST_F(LlamaFile, UnknownTensorsAreRefusedByName) {
   for (const char* name :
        {"model.layers.0.self_attn.q_proj.bias", "model.layers.1.self_attn.q_norm.weight", "score.weight"}) {

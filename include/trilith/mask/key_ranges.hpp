@@ -34,23 +34,14 @@ constexpr void key_ranges(const BoundMask& mask, const LocalRows<QuerySplit>& qu
   }
 }
 
-// How many pairs of a query and a key the block has that are not masked.
+// How many pairs of a query and a key the block has that are not masked: none where a hop has nothing to
+// compute.
 template <class QuerySplit, class KeySplit>
 constexpr Index visible_scores(const BoundMask& mask, const LocalRows<QuerySplit>& queries,
                                const LocalRows<KeySplit>& keys) {
   Index scores = 0;
   for (Index row = 0; row < queries.size(); ++row) scores += key_range(mask, queries, keys, row).size();
   return scores;
-}
-
-// Whether no query of the block sees any of its keys, so that the hop has nothing to compute.
-template <class QuerySplit, class KeySplit>
-constexpr bool sees_nothing(const BoundMask& mask, const LocalRows<QuerySplit>& queries,
-                            const LocalRows<KeySplit>& keys) {
-  for (Index row = 0; row < queries.size(); ++row) {
-    if (key_range(mask, queries, keys, row).size() > 0) return false;
-  }
-  return true;
 }
 
 }  // namespace trilith::inline v0

@@ -170,9 +170,6 @@ class SequenceSplit {
 
   constexpr LocalRows<Split> rows_of(int rank) const { return {rank, ranks_, padded_}; }
 
-  // The rows of all ranks, in order of position.
-  constexpr LocalRows<Contiguous> gathered() const { return {0, 1, padded_}; }
-
  private:
   Index length_;
   Index padded_ = 0;

@@ -19,7 +19,10 @@ class DeviceLane {
  public:
   TRILITH_DEVICE Dim3 block() const { return dim3_of(blockIdx.x, blockIdx.y, blockIdx.z); }
   TRILITH_DEVICE Dim3 grid() const { return dim3_of(gridDim.x, gridDim.y, gridDim.z); }
-  TRILITH_DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
+  TRILITH_DEVICE int thread() const {
+    __builtin_assume(threadIdx.x < 1024);  // so that dividing it by a power of two is a shift
+    return static_cast<int>(threadIdx.x);
+  }
   TRILITH_DEVICE int index() const { return static_cast<int>(threadIdx.x % 32); }
   TRILITH_DEVICE int warp() const { return static_cast<int>(threadIdx.x / 32); }
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include <trilith/core/error.hpp>
@@ -23,13 +24,15 @@ namespace trilith::inline v0 {
 class LlamaCheckpoint : public ModelCheckpoint {
  public:
   explicit LlamaCheckpoint(const std::filesystem::path& path)
-      : ModelCheckpoint(path, {.model = "Llama",
-                               .hugging_face = "LlamaForCausalLM",
-                               .tensors = "llama_tensors",
-                               .layout = "(out, in)",
-                               .prefix = "",
-                               .layers = "model.layers.",
-                               .first_of_layer = "input_layernorm.weight"}) {
+      : ModelCheckpoint(path,
+                        {.model = "Llama",
+                         .hugging_face = "LlamaForCausalLM",
+                         .tensors = "llama_tensors",
+                         .layout = "(out, in)",
+                         .prefix = "",
+                         .layers = "model.layers.",
+                         .first_of_layer = "input_layernorm.weight"},
+                        is_frequencies) {
     check_kind();
     std::tie(shape_.vocabulary, shape_.hidden) = extents(embedding, "(entries, hidden)");
     shape_.layers = count_layers();
@@ -45,6 +48,11 @@ class LlamaCheckpoint : public ModelCheckpoint {
   const LlamaShape& shape() const { return shape_; }
 
  private:
+  // Of the rotary embedding, which Llama 2 and older files have in every layer: rope_theta says the same.
+  static bool is_frequencies(std::string_view name) {
+    return name.ends_with(".self_attn.rotary_emb.inv_freq");
+  }
+
   static constexpr const char* embedding = "model.embed_tokens.weight";
   static constexpr const char* output_head = "lm_head.weight";
 
