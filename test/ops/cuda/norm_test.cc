@@ -142,7 +142,7 @@ TYPED_TEST(NormKernels, AfterASumHaveTheBitsOfTwoOperations) {
   for (const Extent& extent : norm_extents) {
     SCOPED_TRACE(extent);
     Problem<T> problem{extent};
-    const Emulated::Stream s({.seed = 4});
+    const Emulated::Stream s(simt::Emulation{.seed = 4});
     Forward<T> fused(problem);
     ops::add_bias_residual_layer_norm(s, problem.bias.vector(), problem.residual.matrix(), fused.x.matrix(),
                                       problem.gamma.vector(), problem.beta.vector(), epsilon,
@@ -261,7 +261,7 @@ TYPED_TEST(NormKernels, BackwardIsTheirGradient) {
         const auto run = [&](const Emulated::Stream& s) {
           return backward(s, problem, f, layer, residual, accumulate);
         };
-        const auto g = wide ? run(Emulated::Stream({.seed = 7})) : in_every_order(run);
+        const auto g = wide ? run(Emulated::Stream(simt::Emulation{.seed = 7})) : in_every_order(run);
         expect_gradients(problem, f, g, layer, residual, accumulate);
       }
     }
@@ -273,7 +273,7 @@ TYPED_TEST(NormKernels, MayOverwriteTheirInputs) {
   for (const Extent& extent : {Extent{5, 64}, Extent{2, 4096}, Extent{1, 8200}, Extent{3, 33}}) {
     SCOPED_TRACE(extent);
     Problem<T> problem{extent};
-    const Emulated::Stream s({.seed = 6});
+    const Emulated::Stream s(simt::Emulation{.seed = 6});
     const auto f = forward(s, problem, true);
     const auto g = backward(s, problem, f, true, true, Accumulate::no);
     Elements<float> d_gamma(extent.columns);
