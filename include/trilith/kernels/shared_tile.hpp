@@ -32,7 +32,7 @@ struct SharedTile {
   using Storage = simt::Array<T, size>;
 
   simt::Shared<T> elements;
-  int begin = 0;  // of the tile in `elements`, a multiple of 512
+  int begin = 0;  // of the tile in `elements`, a multiple of 64
 
   // Where element (row, column) lies in `elements`, and the rest of its chunk after it.
   TRILITH_DEVICE int index(int row, int column) const {
@@ -48,7 +48,7 @@ struct SharedTile {
 
 // Starts copying rows first_row on of `from` into the tile; what lies beyond row `rows` or column `columns`
 // of the source becomes 0. `columns` is a multiple of 8. All `Threads` threads of the block take part; commit
-// and wait are left to them.
+// and wait are left to them. Written so that no address of a copy is kept in a register from tile to tile.
 template <int Threads, simt::lane Lane, half T, int Rows, int Columns>
 TRILITH_DEVICE void copy_tile(Lane& lane, const SharedTile<T, Rows, Columns>& to,
                               const StridedRows<const T>& from, int first_row, int rows, int columns) {
@@ -70,9 +70,6 @@ TRILITH_DEVICE void copy_tile(Lane& lane, const SharedTile<T, Rows, Columns>& to
 
 // The fragments of rows and columns from (row, k), (row, column) or (k, column) on, multiples of 16 all of
 // them.
-//
-// The address is a lane's own, which the compiler takes out of loops, XOR the column, which has none of its
-// bits.
 
 // (16, 16) of a tile (row, k).
 template <simt::lane Lane, half T, int Rows, int Columns>
