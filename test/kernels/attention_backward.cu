@@ -8,9 +8,9 @@
 
 namespace trilith {
 
-template <half T, class G, int width>
-using BackwardKeys =
-    kernels::AttentionBackwardKeys<T, G, kernels::attention_backward_keys_tile(kernels::architecture, width)>;
+template <half T, class G, int width, bool adds_dq>
+using BackwardKeys = kernels::AttentionBackwardKeys<
+    T, G, kernels::attention_backward_keys_tile(kernels::architecture, width, adds_dq)>;
 template <half T, int width>
 using BackwardQueries = kernels::AttentionBackwardQueries<T, kernels::attention_backward_queries_tile(
                                                                  kernels::architecture, width)>;
@@ -18,10 +18,12 @@ using BackwardQueries = kernels::AttentionBackwardQueries<T, kernels::attention_
 #define INSTANTIATE(...) \
   template __global__ void simt::entry<__VA_ARGS__>(const __grid_constant__ __VA_ARGS__::Params)
 
-#define INSTANTIATE_WIDTH(T, width)           \
-  INSTANTIATE(BackwardKeys<T, float, width>); \
-  INSTANTIATE(BackwardKeys<T, T, width>);     \
-  INSTANTIATE(BackwardQueries<T, width>);     \
+#define INSTANTIATE_WIDTH(T, width)                  \
+  INSTANTIATE(BackwardKeys<T, float, width, false>); \
+  INSTANTIATE(BackwardKeys<T, T, width, false>);     \
+  INSTANTIATE(BackwardKeys<T, float, width, true>);  \
+  INSTANTIATE(BackwardKeys<T, T, width, true>);      \
+  INSTANTIATE(BackwardQueries<T, width>);            \
   INSTANTIATE(kernels::AttentionDelta<T, width>)
 
 INSTANTIATE_WIDTH(BFloat16, 64);

@@ -14,9 +14,9 @@
 
 namespace trilith::inline v0::kernels {
 
-// What gradients of scores need of a query; one beyond the last sees no key.
+// What gradients of scores need of a query; without anything said, of one beyond the last.
 struct QueryFacts {
-  float lse_log2 = std::numeric_limits<float>::infinity();  // lse · log2 e; +∞ where it sees no key
+  float lse_log2 = std::numeric_limits<float>::infinity();  // lse · log2 e: every weight of such a query is 0
   float delta = 0;
   std::int32_t first = 0;  // the keys that it sees
   std::int32_t last = 0;
@@ -25,9 +25,7 @@ struct QueryFacts {
   static TRILITH_DEVICE QueryFacts load(Lane& lane, const simt::Global<const float>& lse,
                                         const simt::Global<const float>& delta, const KeyRanges& ranges,
                                         int query) {
-    constexpr float infinity = std::numeric_limits<float>::infinity();
-    const float own = lane.load(lse, query);
-    return {own == -infinity ? infinity : own * std::numbers::log2e_v<float>, lane.load(delta, query),
+    return {lane.load(lse, query) * std::numbers::log2e_v<float>, lane.load(delta, query),
             lane.load(ranges.first, query), lane.load(ranges.last, query)};
   }
 };

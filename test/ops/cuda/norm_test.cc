@@ -253,12 +253,15 @@ TYPED_TEST(NormKernels, BackwardIsTheirGradient) {
     for (const bool layer : {true, false}) {
       const auto f = forward(Emulated::Stream(), problem, layer);
       for (const bool residual : {true, false}) {
-        if (extent.columns > 1100 && layer != residual) continue;  // they take long
+        const bool wide = extent.columns > 1100;  // takes long
+        if (wide && layer != residual) continue;
         const Accumulate accumulate = residual ? Accumulate::yes : Accumulate::no;
         SCOPED_TRACE(testing::Message()
                      << extent << (layer ? " layer" : " rms") << (residual ? ", residual" : ""));
-        const auto g = in_every_order(
-            [&](const Emulated::Stream& s) { return backward(s, problem, f, layer, residual, accumulate); });
+        const auto run = [&](const Emulated::Stream& s) {
+          return backward(s, problem, f, layer, residual, accumulate);
+        };
+        const auto g = wide ? run(Emulated::Stream({.seed = 7})) : in_every_order(run);
         expect_gradients(problem, f, g, layer, residual, accumulate);
       }
     }

@@ -79,8 +79,8 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
   detail::with_attention_width(q.extent(3), [&](auto width) {
     if (k.size() > 0) {
       constexpr auto tile = kernels::attention_backward_keys_tile(kernels::architecture, width(), any_order);
-      static_assert(tile.columns >= detail::least_query_tile,
-                    "attention_backward_room: least_query_tile must be the least tile of queries");
+      static_assert(attention_backward_room(1024) >= 4 * ceil_divide(1024, tile.columns),
+                    "attention_backward_room must have 4 integers for every tile of queries");
       if (queries > 0) {
         const int tiles = ceil_divide(queries, tile.columns);
         stream.launch(kernels::TileRanges{}, {.x = ceil_divide(tiles, kernels::TileRanges::tiles_per_block)},
