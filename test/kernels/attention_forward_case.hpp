@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <trilith/core/half.hpp>
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/emulated.hpp>
 #include <trilith/ops/attention.hpp>
@@ -27,6 +28,7 @@ struct ForwardOptions {
   int hops_on_host = 0;    // the first of them, in float32
   int blind = 0;           // n > 0: every n-th query sees nothing
   int keys_of_nobody = 0;  // further keys and values that no query sees, NaN
+  bool sectors = false;    // rows begin at multiples of 32 bytes, not of 16
 };
 
 struct ForwardResults {
@@ -44,10 +46,10 @@ class ForwardCase {
   explicit ForwardCase(const AttentionInputs& x, const ForwardOptions& options = {})
       : x_(x),
         options_(options),
-        q_(s().batch, s().queries, s().heads, s().dimension, 8, nan),
-        k_(s().batch, s().keys + options.keys_of_nobody, s().kv_heads, s().dimension, 16, nan),
-        v_(s().batch, s().keys + options.keys_of_nobody, s().kv_heads, s().dimension, 0, nan),
-        out_(s().batch, s().queries, s().heads, s().dimension, 24, nan),
+        q_(s().batch, s().queries, s().heads, s().dimension, padding(8), nan),
+        k_(s().batch, s().keys + options.keys_of_nobody, s().kv_heads, s().dimension, padding(40), nan),
+        v_(s().batch, s().keys + options.keys_of_nobody, s().kv_heads, s().dimension, padding(0), nan),
+        out_(s().batch, s().queries, s().heads, s().dimension, padding(24), nan),
         carry_out_(s().batch, s().queries, s().heads, s().dimension, 8, float_nan),
         lse_(per_query_size(), float_nan),
         maximum_(per_query_size(), float_nan),
@@ -78,6 +80,7 @@ class ForwardCase {
   static inline const T nan = T(float_nan);
 
   const AttentionShape& s() const { return x_.shape; }
+  Index padding(Index least) const { return options_.sectors ? round_up(least, 16) : least; }
   Index per_query_size() const { return s().batch * s().heads * s().queries; }
   View<float, 3> per_query(Buffer<float>& x) { return {x.data(), {s().batch, s().heads, s().queries}}; }
 

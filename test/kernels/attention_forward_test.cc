@@ -61,6 +61,8 @@ using Halves = testing::Types<BFloat16, Float16>;
 TYPED_TEST_SUITE(AttentionForward, Halves);
 
 const NamedMask window{"window", mask::sliding_window(70)};
+// Hides the first keys of tiles all of whose other keys are seen.
+const NamedMask wide_window{"wide window", mask::sliding_window(200)};
 const NamedMask documents{"documents", mask::causal() & mask::documents({0, 3, 100, 101, 200})};
 
 TYPED_TEST(AttentionForward, IsCloseToFloat64) {
@@ -71,6 +73,8 @@ TYPED_TEST(AttentionForward, IsCloseToFloat64) {
   expect_attention<T>({1, 200, 200, 1, 1, 128, documents});
   expect_attention<T>({1, 200, 200, 1, 1, 256, causal});
   expect_attention<T>({1, 300, 300, 1, 1, 64, window});
+  expect_attention<T>({1, 320, 320, 1, 1, 64, wide_window});
+  expect_attention<T>({1, 320, 320, 1, 1, 128, wide_window});
 }
 
 TYPED_TEST(AttentionForward, TakesDimensionsBetweenWidths) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/half.hpp>
@@ -68,16 +69,18 @@ struct AttentionForward {
 
     const TileRange seen = range_of(lane, p, first, tile.rows);
     if (seen.empty() && !p.first_hop && !p.last_hop) return;
-    const TileRange seen_by_warp = range_of(lane, p, first + warp_row, warp_rows);
-    const StridedRows<const T> k = p.k.head(batch, head / p.group);
-    const StridedRows<const T> v = p.v.head(batch, head / p.group);
+    const auto seen_by_warps = lane.shared(simt::Array<std::int32_t, 4 * tile.warps>{});
+    put_warp_range(lane, p, first + warp_row, seen_by_warps);
+    const int kv_head = head / p.group;
+    const StridedRows<const T> k = p.k.head(batch, kv_head);
+    const StridedRows<const T> v = p.v.head(batch, kv_head);
     const int last_tile = seen.empty() ? -1 : (seen.last - 1) / tile.columns;
     const int steps = seen.empty() ? 0 : 2 * (last_tile - seen.first / tile.columns + 1);
 
     // Rows of keys beyond those that are seen come as zeros: what lies there may be no number.
     const auto copy_step = [&](int step) {
       if (step < steps) {
-        const KeyTile to{ring.part(step % tile.stages * KeyTile::size, KeyTile::size)};
+        const KeyTile to{ring, step % tile.stages * KeyTile::size};
         copy_tile<threads>(lane, to, step % 2 == 0 ? k : v, (last_tile - step / 2) * tile.columns, seen.last,
                            p.dimension);
       }
@@ -87,7 +90,7 @@ struct AttentionForward {
       lane.wait_copies(simt::Pending<tile.stages - 2>{});
       lane.barrier();
       copy_step(step + tile.stages - 1);
-      return {ring.part(step % tile.stages * KeyTile::size, KeyTile::size)};
+      return {ring, step % tile.stages * KeyTile::size};
     };
 
     TRILITH_UNROLL
@@ -97,18 +100,22 @@ struct AttentionForward {
     begin(lane, p, first + warp_row, softmax, out);
     for (int step = 0; step < steps; step += 2) {
       const int key = (last_tile - step / 2) * tile.columns;
-      const bool some = key < seen_by_warp.last && key + tile.columns > seen_by_warp.first;
-      const bool all = key >= seen_by_warp.all_first && key + tile.columns <= seen_by_warp.all_last;
-      Scores scores;
-      const KeyTile keys = begin_step(step);
-      if (some) {
-        scores.clear();
-        multiply<tile.width>(
-            lane, scores, [&](int block, int at) { return load_a(lane, queries, warp_row + 16 * block, at); },
-            [&](int at, int column) { return load_b(lane, keys, at, column); });
+      // From shared memory, where it takes no registers.
+      const auto seen_by_warp = lane.load(seen_by_warps, 4 * lane.warp(), simt::Width<4>{});
+      const bool some = key < seen_by_warp[1] && key + tile.columns > seen_by_warp[0];
+      const bool all = key >= seen_by_warp[2] && key + tile.columns <= seen_by_warp[3];
+      if (!some) {
+        begin_step(step);
+        begin_step(step + 1);
+        continue;
       }
+      const KeyTile keys = begin_step(step);
+      Scores scores;
+      scores.clear();
+      multiply<tile.width>(
+          lane, scores, [&](int block, int at) { return load_a(lane, queries, warp_row + 16 * block, at); },
+          [&](int at, int column) { return load_b(lane, keys, at, column); });
       const KeyTile values = begin_step(step + 1);
-      if (!some) continue;
       if (p.scale.cap > 0) cap_scores(lane, scores, p.scale);
       if (!all) hide(lane, p, first + warp_row, key, scores);
       softmax.take(lane, scores, p.scale.log2_unit, out);
@@ -136,6 +143,18 @@ struct AttentionForward {
     return tile_range(lane, p.ranges, first, rows < p.queries - first ? first + rows : p.queries);
   }
 
+  // What the warp's queries see, as a TileRange has it.
+  template <class Lane>
+  static TRILITH_DEVICE void put_warp_range(Lane& lane, const Params& p, int query,
+                                            const simt::Shared<std::int32_t>& to) {
+    const TileRange seen = range_of(lane, p, query, warp_rows);
+    if (lane.index() == 0) {
+      lane.store(to, 4 * lane.warp(),
+                 simt::Pack<std::int32_t, 4>{{seen.first, seen.last, seen.all_first, seen.all_last}});
+    }
+    lane.sync_warp();
+  }
+
   // `query`: the warp's first.
   template <class Lane>
   static TRILITH_DEVICE void hide(Lane& lane, const Params& p, int query, int key, Scores& scores) {
@@ -155,7 +174,7 @@ struct AttentionForward {
     const int head = lane.block().y;
     if (p.first_hop) {
       const float sink = p.sinks.size > 0 ? lane.load(p.sinks, head) : minus_infinity;
-      softmax.begin(lane, sink / p.scale.unit, sink > minus_infinity ? 1.0f : 0.0f);
+      softmax.begin(lane, sink * p.scale.per_unit);
       out.clear();
       return;
     }
@@ -165,7 +184,7 @@ struct AttentionForward {
       const int own = query + query_of_row(lane.index(), row);
       const bool exists = own < p.queries;
       softmax.maximum[row] =
-          exists ? lane.load(p.carry_maximum.head(batch, head), own) / p.scale.unit : minus_infinity;
+          exists ? lane.load(p.carry_maximum.head(batch, head), own) * p.scale.per_unit : minus_infinity;
       // The sum is the quad's, of which its first lane begins with all.
       softmax.sum[row] =
           exists && lane.index() % 4 == 0 ? lane.load(p.carry_sum.head(batch, head), own) : 0.0f;
@@ -196,7 +215,7 @@ struct AttentionForward {
       const int own = first + warp_row + query_of_row(lane.index(), row);
       const bool mine = lane.index() % 4 == 0 && own < p.queries;
       if (p.last_hop) {
-        const float inverse = sum > 0 ? 1 / sum : 0.0f;
+        const float inverse = sum > 0 ? quick_quotient(1.0f, sum) : 0.0f;
         for_row(out, row, [&](float& x) { x *= inverse; });
         if (mine) lane.store(p.lse.head(batch, head), own, maximum + std::log(sum));
       } else if (mine) {

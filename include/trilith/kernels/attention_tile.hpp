@@ -15,16 +15,18 @@ struct AttentionTile {
   friend constexpr bool operator==(const AttentionTile&, const AttentionTile&) = default;
 
   constexpr int threads() const { return 32 * warps; }
-  constexpr int shared_bytes() const { return 2 * width * (rows + stages * columns); }
+  // Of queries, of the stages, and of what the warps see.
+  constexpr int shared_bytes() const { return 2 * width * (rows + stages * columns) + 16 * warps; }
 };
 
-// Tiles of the forward pass. A warp has 32 queries, so that a fragment of keys or values serves 4 mma, where
-// its 255 registers a lane hold their output, or 16. Two blocks share a multiprocessor, or one of 256 threads
-// has it, and the stages take what shared memory there is, 2 to 4 of them.
+// Tiles of the forward pass. A warp has 32 queries, so that a fragment of keys or values serves 4 mma, or 16
+// where the output of 32 would not fit in the 255 registers of a lane; the scores of `columns` keys fit
+// beside it. Two blocks share a multiprocessor, or one of 256 threads has it. Stages, 2 to 4, take what
+// shared memory is left.
 constexpr AttentionTile attention_forward_tile(int sm, int width) {
   const int all = shared_kib_of_multiprocessor(sm) * 1024;
   AttentionTile tile{.rows = 128, .columns = 64, .width = width, .warps = 4, .stages = 2};
-  if (width == 64) tile.columns = 128;
+  if (width == 64) tile.columns = 96;
   if (width == 256) tile.warps = 8;
   if (tile.shared_bytes() > all - 1024) {
     tile.rows = 64;

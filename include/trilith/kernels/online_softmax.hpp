@@ -58,8 +58,7 @@ TRILITH_DEVICE void hide_scores(Lane& lane, Accumulators<Blocks, Columns>& score
   }
 }
 
-// The running softmax of a lane's rows over scores in units of their own; `unit` of mask/softmax_carry.hpp's
-// are one.
+// The running softmax of a lane's rows over scores in units of ScoreScale.
 template <int Blocks>
 struct OnlineSoftmax {
   static constexpr int rows = 2 * Blocks;
@@ -67,39 +66,52 @@ struct OnlineSoftmax {
   float maximum[rows];
   float sum[rows];  // over the lane's own columns; the quad's add up
 
-  // A sink's score, which counts `sum`, or −∞ and 0.
+  // Before the first key: the score of a sink, which counts 1, or −∞.
   template <simt::lane Lane>
-  TRILITH_DEVICE void begin(const Lane& lane, float sink, float sink_sum) {
+  TRILITH_DEVICE void begin(const Lane& lane, float sink) {
     TRILITH_UNROLL
     for (int row = 0; row < rows; ++row) {
       maximum[row] = sink;
-      sum[row] = lane.index() % 4 == 0 ? sink_sum : 0.0f;
+      sum[row] = lane.index() % 4 == 0 && sink > minus_infinity ? 1.0f : 0.0f;
     }
   }
 
-  // Takes further scores in and makes them weights, e^(score − maximum). `out` is brought to the new maximum.
-  // factor: of scores, in the exponent of 2.
+  // Takes further scores in and makes them weights, e^(score − maximum). What `out` and the sums have is
+  // brought to the new maxima where one of the warp's rises. factor: of scores, in the exponent of 2.
   template <simt::lane Lane, int Columns, int Width>
   TRILITH_DEVICE void take(Lane& lane, Accumulators<Blocks, Columns>& scores, float factor,
                            Accumulators<Blocks, Width>& out) {
+    float rescale[rows];
+    bool rises = false;
     TRILITH_UNROLL
     for (int row = 0; row < rows; ++row) {
       float most = maximum[row];
       for_row(scores, row, [&](float score) { most = std::fmax(most, score); });
       most = quad_max(lane, most);
-      const float base = most == minus_infinity ? 0.0f : most;  // e^(−∞ − 0) is 0, −∞ − (−∞) would be NaN
-      const float rescale = lane.exp2((maximum[row] - base) * factor);
+      rises |= most > maximum[row];
+      rescale[row] = lane.exp2((maximum[row] - shift_of(most)) * factor);
       maximum[row] = most;
-      for_row(out, row, [&](float& x) { x *= rescale; });
-      float total = sum[row] * rescale;
-      const float shift = base * factor;
+    }
+    if (lane.any(rises)) {
+      TRILITH_UNROLL
+      for (int row = 0; row < rows; ++row) {
+        for_row(out, row, [&](float& x) { x *= rescale[row]; });
+        sum[row] *= rescale[row];
+      }
+    }
+    TRILITH_UNROLL
+    for (int row = 0; row < rows; ++row) {
+      const float shift = shift_of(maximum[row]) * factor;
       for_row(scores, row, [&](float& score) {
         score = lane.exp2(score * factor - shift);
-        total += score;
+        sum[row] += score;
       });
-      sum[row] = total;
     }
   }
+
+ private:
+  // e^(−∞ − 0) is 0, −∞ − (−∞) would be NaN.
+  static TRILITH_DEVICE float shift_of(float most) { return most == minus_infinity ? 0.0f : most; }
 };
 
 }  // namespace trilith::inline v0::kernels

@@ -32,9 +32,12 @@ struct SharedTile {
   using Storage = simt::Array<T, size>;
 
   simt::Shared<T> elements;
+  int begin = 0;  // of the tile in `elements`, a multiple of 64
 
   // Where element (row, column) lies in `elements`, and the rest of its chunk after it.
-  static TRILITH_DEVICE int index(int row, int column) { return row * Columns + (column ^ row % 8 * 8); }
+  TRILITH_DEVICE int index(int row, int column) const {
+    return begin + row * Columns + (column ^ row % 8 * 8);
+  }
 
   // The index of (row, column + columns) from that of (row, column), where the two have no bit in common, and
   // column is below 64. So addresses of a warp's fragments differ by 4 values of XOR, and by constants.
@@ -45,7 +48,7 @@ struct SharedTile {
 
 // Starts copying rows first_row on of `from` into the tile; what lies beyond row `rows` or column `columns`
 // of the source becomes 0. `columns` is a multiple of 8. All `Threads` threads of the block take part; commit
-// and wait are left to them.
+// and wait are left to them. Written so that no address of a copy is kept in a register from tile to tile.
 template <int Threads, simt::lane Lane, half T, int Rows, int Columns>
 TRILITH_DEVICE void copy_tile(Lane& lane, const SharedTile<T, Rows, Columns>& to,
                               const StridedRows<const T>& from, int first_row, int rows, int columns) {
@@ -57,18 +60,16 @@ TRILITH_DEVICE void copy_tile(Lane& lane, const SharedTile<T, Rows, Columns>& to
   const int row = lane.thread() / chunks;
   const int present = column < columns ? rows - first_row - row : 0;
   const int own = to.index(row, column);
-  Index at = (first_row + row) * from.stride + column;
+  const simt::Global<const T> own_rows = from.elements.from(row * from.stride + column);
+  Index at = first_row * from.stride;
   TRILITH_UNROLL
   for (int i = 0; i < Rows; i += step, at += step * from.stride) {
-    lane.copy_async_or_zero(to.elements, i * Columns + (own ^ i % 8 * 8), from.elements, at, i < present);
+    lane.copy_async_or_zero(to.elements, i * Columns + (own ^ i % 8 * 8), own_rows, at, i < present);
   }
 }
 
 // The fragments of rows and columns from (row, k), (row, column) or (k, column) on, multiples of 16 all of
 // them.
-//
-// The address is a lane's own, which the compiler takes out of loops, XOR the column, which has none of its
-// bits.
 
 // (16, 16) of a tile (row, k).
 template <simt::lane Lane, half T, int Rows, int Columns>

@@ -12,13 +12,14 @@ namespace trilith::inline v0::kernels {
 // is 1.
 struct ScoreScale {
   float unit;
-  float log2_unit;  // unit · log2(e): a score is e^ in units of 2^
+  float per_unit;
+  float log2_unit;  // unit · log2(e): e^score = 2^(log2_unit · s)
   float cap;        // 0: none
   float per_cap;
 
   static constexpr ScoreScale of(float scale, float soft_cap) {
     const float unit = soft_cap > 0 ? 1.0f : scale;
-    return {unit, unit * 1.44269504f, soft_cap, soft_cap > 0 ? scale / soft_cap : 0.0f};
+    return {unit, 1 / unit, unit * 1.44269504f, soft_cap, soft_cap > 0 ? scale / soft_cap : 0.0f};
   }
 };
 

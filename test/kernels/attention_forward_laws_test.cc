@@ -1,0 +1,188 @@
+// What attention's forward kernel does, counted: no product, access or bank conflict to spare. And what it
+// refuses.
+
+#include <cmath>
+#include <cstdint>
+
+#include <gtest/gtest.h>
+
+#include <trilith/core/error.hpp>
+#include <trilith/core/rounding.hpp>
+#include <trilith/kernels/architecture.hpp>
+#include <trilith/kernels/attention_tile.hpp>
+#include <trilith/kernels/soft_cap.hpp>
+
+#include "test/kernels/attention_forward_case.hpp"
+
+namespace trilith::test {
+namespace {
+
+const NamedMask window{"window", mask::sliding_window(70)};
+const NamedMask documents{"documents", mask::causal() & mask::documents({0, 3, 100, 101, 320})};
+
+kernels::AttentionTile tile_of(const AttentionShape& s) {
+  return kernels::attention_forward_tile(kernels::architecture, s.dimension <= 64    ? 64
+                                                                : s.dimension <= 128 ? 128
+                                                                                     : 256);
+}
+
+// Tiles of keys of which one of the queries [first, first + rows) sees one.
+Index tiles_seen(const AttentionShape& s, Index first, Index rows, Index columns) {
+  const BoundMask bound = s.mask.mask.of(s.queries, s.keys);
+  Index tiles = 0;
+  for (Index key = 0; key < s.keys; key += columns) {
+    bool seen = false;
+    for (Index i = first; i < std::min(first + rows, s.queries); ++i) {
+      const KeyInterval keys = bound.keys_of(i);
+      seen |= std::max(keys.first, key) < std::min({keys.last, key + columns, s.keys});
+    }
+    tiles += seen;
+  }
+  return tiles;
+}
+
+Index tiles_seen_by_all(const AttentionShape& s, Index rows, Index columns) {
+  Index tiles = 0;
+  for (Index first = 0; first < s.queries; first += rows) tiles += tiles_seen(s, first, rows, columns);
+  return tiles * s.batch * s.heads;
+}
+
+void expect_least_work(const AttentionShape& s, const ForwardOptions& options = {}) {
+  SCOPED_TRACE(testing::Message() << s);
+  const AttentionInputs x = inputs_in<BFloat16>(s);
+  ForwardOptions aligned = options;
+  aligned.sectors = true;
+  const simt::Counters counters = forward_of<BFloat16>(x, aligned).counters;
+  const kernels::AttentionTile tile = tile_of(s);
+
+  EXPECT_EQ(counters.bank_conflicts(), 0);
+
+  // Scores, and weights times values: 16 × 8 × 16 multiply-adds each.
+  const Index warp_rows = tile.rows / tile.warps;
+  EXPECT_EQ(counters.mma, 2 * tiles_seen_by_all(s, warp_rows, tile.columns) * warp_rows * tile.columns *
+                              tile.width / (16 * 8 * 16));
+
+  // A tile of keys and values once for each block; out and lse once.
+  EXPECT_EQ(counters.global_stores.bytes, s.batch * s.heads * s.queries * (2 * s.dimension + 4));
+  EXPECT_EQ(counters.global_stores.sectors * 32, counters.global_stores.bytes);
+}
+
+TEST(AttentionForwardLaws, DoesNoMoreThanItsTilesNeed) {
+  expect_least_work({1, 128, 256, 1, 1, 64});
+  expect_least_work({1, 256, 256, 2, 1, 64, causal});
+  expect_least_work({1, 256, 256, 1, 1, 128, causal});
+  expect_least_work({1, 128, 320, 1, 1, 256, causal});
+  expect_least_work({1, 320, 320, 1, 1, 64, window});
+  expect_least_work({1, 320, 320, 1, 1, 128, documents});
+}
+
+// Of a mask that hides nothing, every load is of whole sectors, and each byte of a tile is loaded once by a
+// block.
+void expect_least_loads(const AttentionShape& s) {
+  SCOPED_TRACE(testing::Message() << s);
+  const simt::Counters counters = forward_of<BFloat16>(inputs_in<BFloat16>(s), {.sectors = true}).counters;
+  const kernels::AttentionTile tile = tile_of(s);
+  const Index blocks = ceil_divide(s.queries, tile.rows) * s.heads * s.batch;
+  const Index queries = s.queries * s.heads * s.batch;
+  const Index ranges = 2 * 4 * queries * (tile.warps + 1);  // by each warp those of the block, and its own
+  EXPECT_EQ(counters.global_loads.bytes,
+            2 * queries * s.dimension + blocks * 2 * 2 * s.keys * s.dimension + ranges);
+  EXPECT_EQ(counters.global_loads.sectors * 32, counters.global_loads.bytes);
+}
+
+TEST(AttentionForwardLaws, LoadsEachTileOnceByWholeSectors) {
+  expect_least_loads({1, 128, 192, 2, 1, 64});
+  expect_least_loads({1, 256, 128, 1, 1, 128});
+  expect_least_loads({1, 128, 128, 1, 1, 256});
+  expect_least_loads({1, 128, 128, 1, 1, 80});
+}
+
+TEST(AttentionForwardLaws, CarriesByWholeSectors) {
+  const AttentionInputs x = inputs_in<BFloat16>({1, 128, 384, 1, 1, 64});
+  const simt::Counters counters = forward_of<BFloat16>(x, {.hops = 2, .sectors = true}).counters;
+  EXPECT_EQ(counters.bank_conflicts(), 0);
+  EXPECT_EQ(counters.global_stores.bytes, 128 * (4 * 64 + 8) + 128 * (2 * 64 + 4));
+  EXPECT_EQ(counters.global_stores.sectors * 32, counters.global_stores.bytes);
+  // The four lanes that have a query load its maximum together.
+  EXPECT_EQ(counters.global_loads.sectors * 32, counters.global_loads.bytes - 3 * 4 * 128);
+}
+
+TEST(AttentionForwardTile, FitsEachArchitecture) {
+  using kernels::attention_forward_tile;
+  using kernels::AttentionTile;
+  for (const int architecture : {80, 86, 89, 90, 100, 120}) {
+    const int all = kernels::shared_kib_of_multiprocessor(architecture) * 1024;
+    for (const int width : {64, 128, 256}) {
+      const AttentionTile tile = attention_forward_tile(architecture, width);
+      EXPECT_LE(tile.shared_bytes() + 1024, all) << architecture << ", " << width;
+      EXPECT_GE(tile.stages, 2) << architecture << ", " << width;
+    }
+  }
+  EXPECT_EQ(attention_forward_tile(80, 256),
+            (AttentionTile{.rows = 128, .columns = 64, .width = 256, .warps = 8, .stages = 3}));
+  EXPECT_EQ(attention_forward_tile(89, 256),
+            (AttentionTile{.rows = 64, .columns = 64, .width = 256, .warps = 4, .stages = 2}));
+}
+
+// y(i) = tanh(x(i))
+struct TanhOf {
+  static constexpr const char* name = "tanh";
+  static constexpr int threads = 128;
+  static constexpr int shared_bytes = 0;
+  struct Params {
+    simt::Global<const float> x;
+    simt::Global<float> y;
+  };
+
+  template <simt::lane Lane>
+  TRILITH_DEVICE void operator()(Lane& lane, const Params& p) const {
+    const Index i = Index{lane.block().x} * threads + lane.thread();
+    if (i < p.x.size) lane.store(p.y, i, kernels::tanh(lane, lane.load(p.x, i)));
+  }
+};
+
+TEST(SoftCap, IsExactToAMillionth) {
+  Buffer<float> x(8192), y(8192);
+  for (Index i = 0; i < 8192; ++i) {
+    x[i] = static_cast<float>(std::exp((static_cast<double>(i / 2) / 4096 - 0.75) * 16)) *
+           (i % 2 == 0 ? 1.0f : -1.0f);
+  }
+  simt::Emulator().launch(TanhOf{}, {.x = 64}, {x.view(), y.view()});
+  for (Index i = 0; i < 8192; ++i) {
+    const double expected = std::tanh(double{x[i]});
+    EXPECT_NEAR(y[i], expected, 1e-6 * std::abs(expected)) << x[i];
+  }
+}
+
+// The first sentence of what is refused, or "".
+std::string refused(Index dimension, Index padding, float scale) {
+  Buffer<BFloat16> x(2 * (dimension + padding) + 8);
+  Buffer<std::int32_t> first(2), last(2);
+  Buffer<float> lse(2);
+  const View<BFloat16, 4> rows{x.data(), {1, 2, 1, dimension}, {0, dimension + padding, dimension, 1}};
+  const ops::KeyRanges ranges{Vector<const std::int32_t>(first.data(), {2}),
+                              Vector<const std::int32_t>(last.data(), {2})};
+  try {
+    ops::attention(Emulated::Stream(), rows, rows, rows, {.scale = scale}, ranges, rows,
+                   View<float, 3>{lse.data(), {1, 1, 2}});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(AttentionForward, RefusesWhatItCannotTake) {
+  EXPECT_EQ(refused(64, 0, 0.125f), "");
+  EXPECT_EQ(refused(20, 4, 1),
+            "attention in 16 bits with heads of dimension 20; give a multiple of 8, 256 at most");
+  EXPECT_EQ(refused(264, 0, 1),
+            "attention in 16 bits with heads of dimension 264; give a multiple of 8, 256 at most");
+  EXPECT_EQ(refused(64, 4, 1),
+            "attention: a row does not begin at a multiple of 16 bytes; give strides that are multiples of "
+            "8, and aligned memory");
+  EXPECT_EQ(refused(64, 0, 0),
+            "attention: the scale of scores is 0.000000; give a positive one, such as 1 / sqrt(dimension)");
+}
+
+}  // namespace
+}  // namespace trilith::test
