@@ -122,7 +122,8 @@ class ForwardCase {
     if (options_.hops == 1) {
       ops::attention(stream, q_.view(), k, v, settings, ranges, out_.view(), per_query(lse_));
     } else {
-      ops::attention(stream, q_.view(), k, v, settings, ranges, of, carry, out_.view(), per_query(lse_));
+      ops::attention(stream, q_.view(), k, v, settings, ranges, of, carry,
+                     is_last ? out_.view() : View<T, 4>(), per_query(lse_));
     }
   }
 

@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include <trilith/core/half.hpp>
-#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/kernel_stream.hpp>
 #include <trilith/kernels/attention_forward.hpp>
@@ -28,7 +27,7 @@ void attention(const S& stream, View<const std::type_identity_t<T>, 4> q,
                const AttentionSettings& settings, const KeyRanges& ranges, Hop hop,
                const AttentionCarry& carry, View<T, 4> out, View<float, 3> lse) {
   detail::require_attention_inputs<T>(q, k, v, out, settings);
-  if (out.size() == 0) return;
+  if (q.size() == 0) return;
   detail::with_attention_width(q.extent(3), [&](auto width) {
     constexpr auto tile = kernels::attention_forward_tile(kernels::architecture, width());
     using Kernel = kernels::AttentionForward<T, tile>;
