@@ -96,7 +96,7 @@ AttentionInputs inputs_in(const AttentionShape& s, std::uint64_t seed = 0) {
 struct BackwardOptions {
   simt::Emulation emulation = {};
   int hops = 1;
-  Accumulate accumulate = Accumulate::no;  // into dk and dv, which hold 1
+  Accumulate accumulate = Accumulate::no;  // into dk, dv and d_sinks, which hold 1
   Index padding = 8;                       // between rows
   Index keys_of_nobody = 0;                // NaN, after the keys; for a batch of 1
   ops::DqOrder dq_order = ops::DqOrder::ascending;
@@ -182,10 +182,10 @@ BackwardResults backward_of(const AttentionInputs& x, const ExpectedAttention& e
   dk.give(y.dk);
   dv.give(y.dv);
   if (s.sinks) {
-    Buffer<float> sinks(s.heads), d_sinks(s.heads);
+    Buffer<float> sinks(s.heads), d_sinks(s.heads, 1);
     for (Index h = 0; h < s.heads; ++h) sinks[h] = x.sinks[h];
     ops::attention_sinks_backward(y.stream, lse_view, delta_view,
-                                  {.sinks = Vector<const float>(sinks.data(), {s.heads})}, Accumulate::no,
+                                  {.sinks = Vector<const float>(sinks.data(), {s.heads})}, options.accumulate,
                                   Vector<float>(d_sinks.data(), {s.heads}));
     for (Index h = 0; h < s.heads; ++h) y.d_sinks[h] = d_sinks[h];
   }

@@ -166,10 +166,11 @@ TEST(AttentionBackward, IsZeroWithoutKeysOrQueries) {
 }
 
 TEST(AttentionBackward, AddsToGradientsWhereAsked) {
-  const AttentionInputs x = inputs_in<BFloat16>({1, 70, 130, 2, 1, 40, causal});
+  const AttentionInputs x = inputs_in<BFloat16>({1, 70, 130, 2, 1, 40, causal, 1, 0, true});
   const ExpectedAttention expected(x);
   const BackwardResults y = backward_of<BFloat16, float>(x, expected);
   const BackwardResults added = backward_of<BFloat16, float>(x, expected, {.accumulate = Accumulate::yes});
+  for (Index h = 0; h < 2; ++h) EXPECT_NEAR(added.d_sinks[h], y.d_sinks[h] + 1, 1e-5);
   for (Index row = 0; row < y.dk.rows(); ++row) {
     for (Index c = 0; c < y.dk.columns(); ++c) {
       ASSERT_EQ(added.dk(row, c), y.dk(row, c) + 1.0f);
