@@ -1,4 +1,4 @@
-// Attention of one shape on a GPU: its tensors, its passes, and how far they are from float64.
+// Attention on a GPU: the tensors and passes of a shape, and what is proved and timed of them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,6 +18,7 @@
 #include <trilith/ops/cuda/attention_backward.hpp>
 #include <trilith/ops/cuda/transfer.cuh>
 
+#include "bench/gpu/attention_rows.hpp"
 #include "bench/gpu/gemm.hpp"
 #include "bench/gpu/gpu.cuh"
 #include "bench/gpu/measurement.hpp"
@@ -30,9 +31,11 @@ struct AttentionShape {
   Index heads;
   Index dimension;
   bool causal;
+  Index group = 1;  // heads of queries to one of keys and values
 
   Index rows() const { return batch * sequence; }
   Index elements() const { return rows() * heads * dimension; }
+  Index kv_elements() const { return elements() / group; }
   // Forward; backward it is 2.5 times that.
   double flops() const { return 4.0 * static_cast<double>(elements() * sequence) * (causal ? 0.5 : 1.0); }
 };
@@ -48,38 +51,52 @@ class AttentionRun {
       : gpu_(gpu),
         shape_(shape),
         q_(Array<T>::random(gpu, shape.elements(), 1)),
-        k_(Array<T>::random(gpu, shape.elements(), 2)),
-        v_(Array<T>::random(gpu, shape.elements(), 3)),
+        k_(Array<T>::random(gpu, shape.kv_elements(), 2)),
+        v_(Array<T>::random(gpu, shape.kv_elements(), 3)),
         d_out_(Array<T>::random(gpu, shape.elements(), 4)),
         out_(gpu, shape.elements()),
         dq_(gpu, shape.elements()),
-        dk_(gpu, shape.elements()),
-        dv_(gpu, shape.elements()),
-        dq_carry_(gpu, sums_in_any_order ? shape.elements() : 0),
+        dk_(gpu, shape.kv_elements()),
+        dv_(gpu, shape.kv_elements()),
+        out_carry_(gpu, shape.elements()),
+        dq_carry_(gpu, shape.elements()),
+        maximum_(gpu, shape.rows() * shape.heads),
+        sum_(gpu, shape.rows() * shape.heads),
         lse_(gpu, shape.rows() * shape.heads),
         delta_(gpu, shape.rows() * shape.heads),
         first_(gpu, shape.sequence),
-        last_(gpu, shape.sequence),
+        last_(gpu, 3 * shape.sequence),
         room_(gpu, ops::attention_backward_room(shape.sequence)) {
-    std::vector<std::int32_t> range(static_cast<std::size_t>(shape.sequence), 0);
+    std::vector<std::int32_t> range(static_cast<std::size_t>(3 * shape.sequence), 0);
     ops::upload(gpu.stream, range.data(), vector(first_));
+    const Index half = shape.sequence / 2;
     for (Index i = 0; i < shape.sequence; ++i) {
-      range[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(seen(i));
+      range[i] = static_cast<std::int32_t>(seen(i));
+      range[shape.sequence + i] = static_cast<std::int32_t>(std::min(seen(i), half));
+      range[2 * shape.sequence + i] = static_cast<std::int32_t>(std::max(seen(i) - half, Index{0}));
     }
     ops::upload(gpu.stream, range.data(), vector(last_));
   }
 
-  void forward() const {
-    ops::attention(gpu_.stream, heads(q_), heads(k_), heads(v_), settings(), ranges(), heads(out_),
-                   per_query(lse_));
+  // Over the keys in one hop or in two, as on two context ranks.
+  void forward(int hops = 1) const {
+    for (int hop = 0; hop < hops; ++hop) {
+      ops::attention(gpu_.stream, heads(q_), keys(k_, hop, hops), keys(v_, hop, hops), settings(),
+                     ranges(hop, hops), {.first = hop == 0, .last = hop == hops - 1},
+                     {heads(out_carry_), per_query(maximum_), per_query(sum_)}, heads(out_), per_query(lse_));
+    }
   }
 
   template <ops::DqOrder order>
-  void backward() const {
+  void backward(int hops = 1) const {
     ops::attention_delta(gpu_.stream, heads(out_), heads(d_out_), per_query(delta_));
-    ops::attention_backward<order>(gpu_.stream, heads(q_), heads(k_), heads(v_), per_query(lse_),
-                                   per_query(delta_), heads(d_out_), settings(), ranges(), ops::Hop{},
-                                   heads(dq_carry_), heads(dq_), heads(dk_), heads(dv_), vector(room_));
+    for (int hop = 0; hop < hops; ++hop) {
+      ops::attention_backward<order>(gpu_.stream, heads(q_), keys(k_, hop, hops), keys(v_, hop, hops),
+                                     per_query(lse_), per_query(delta_), heads(d_out_), settings(),
+                                     ranges(hop, hops), {.first = hop == 0, .last = hop == hops - 1},
+                                     heads(dq_carry_), heads(dq_), keys(dk_, hop, hops), keys(dv_, hop, hops),
+                                     vector(room_));
+    }
   }
 
   // What no backward pass has written since is NaN.
@@ -91,48 +108,36 @@ class AttentionRun {
     }
   }
 
-  struct Errors {
-    double out = 0;
-    double gradients = 0;
-  };
-
-  // Of both passes, which have run: the largest ‖actual − expected‖ / ‖expected‖ of single rows, some of the
-  // first and some of the last head. What is expected is computed in float64 from the inputs, and for keys
-  // from out and lse too, which the rows of queries prove.
-  Errors errors() const {
-    Errors worst;
-    for (const Index head : {Index{0}, shape_.batch * shape_.heads - 1}) {
-      const Head h{
-          of_head(q_, head),
-          of_head(k_, head),
-          of_head(v_, head),
-          of_head(d_out_, head),
-          of_head(out_, head),
-          of_head(dq_, head),
-          of_head(dk_, head),
-          of_head(dv_, head),
-          rows_on_host(gpu_, lse_.data() + head * shape_.sequence, 1, shape_.sequence, shape_.sequence)};
+  // Of both passes, which have run, in some rows of the first and the last head of keys.
+  AttentionErrors errors() const {
+    const AttentionRows rows(shape_.sequence, shape_.dimension, shape_.causal, settings().scale);
+    AttentionErrors worst;
+    for (const Index kv_head : {Index{0}, shape_.batch * shape_.heads / shape_.group - 1}) {
+      const KeyHead keys{of_head(k_, kv_head), of_head(v_, kv_head), of_head(dk_, kv_head),
+                         of_head(dv_, kv_head)};
+      std::vector<QueryHead> group;
+      for (Index head = kv_head * shape_.group; head < (kv_head + 1) * shape_.group; ++head) {
+        group.push_back(
+            {of_head(q_, head), of_head(d_out_, head), of_head(out_, head), of_head(dq_, head),
+             rows_on_host(gpu_, lse_.data() + head * shape_.sequence, 1, shape_.sequence, shape_.sequence)});
+      }
       for (const Index row : {Index{63}, Index{64}, shape_.sequence / 2, shape_.sequence - 1}) {
-        add_query(h, row, worst);
-        add_key(h, row, worst);
+        rows.add_query(group.back(), keys, row, worst);
+        rows.add_key(group, keys, row, worst);
       }
     }
     return worst;
   }
 
  private:
-  using Row = std::vector<double>;
-
-  // (sequence, dimension) each, and (sequence).
-  struct Head {
-    std::vector<float> q, k, v, d_out, out, dq, dk, dv, lse;
-  };
-
   Index seen(Index query) const { return shape_.causal ? query + 1 : shape_.sequence; }
   ops::AttentionSettings settings() const {
     return {.scale = 1 / std::sqrt(static_cast<float>(shape_.dimension))};
   }
-  ops::KeyRanges ranges() const { return {vector(first_), vector(last_)}; }
+  ops::KeyRanges ranges(int hop, int hops) const {
+    const Index part = hops == 1 ? 0 : 1 + hop;
+    return {vector(first_), vector(last_).slice(0, part * shape_.sequence, shape_.sequence)};
+  }
 
   template <class E>
   static Vector<E> vector(const Array<E>& x) {
@@ -140,7 +145,12 @@ class AttentionRun {
   }
   template <class E>
   View<E, 4> heads(const Array<E>& x) const {
-    return {x.data(), {shape_.batch, shape_.sequence, shape_.heads, shape_.dimension}};
+    const Index count = x.size() / (shape_.rows() * shape_.dimension);
+    return {x.data(), {shape_.batch, shape_.sequence, count, shape_.dimension}};
+  }
+  View<T, 4> keys(const Array<T>& x, int hop, int hops) const {
+    const Index rows = shape_.sequence / hops;
+    return heads(x).slice(1, hop * rows, rows);
   }
   View<float, 3> per_query(const Array<float>& x) const {
     return {x.data(), {shape_.batch, shape_.heads, shape_.sequence}};
@@ -148,74 +158,14 @@ class AttentionRun {
 
   std::vector<float> of_head(const Array<T>& x, Index head) const {
     const View<T, 4> all = heads(x);
-    return rows_on_host(gpu_, &all(head / shape_.heads, 0, head % shape_.heads, 0), shape_.sequence,
+    return rows_on_host(gpu_, &all(head / all.extent(2), 0, head % all.extent(2), 0), shape_.sequence,
                         shape_.dimension, all.stride(1));
-  }
-
-  double dot(const std::vector<float>& a, Index row_a, const std::vector<float>& b, Index row_b) const {
-    double sum = 0;
-    for (Index c = 0; c < shape_.dimension; ++c) {
-      sum += double{a[row_a * shape_.dimension + c]} * double{b[row_b * shape_.dimension + c]};
-    }
-    return sum;
-  }
-  void add(double factor, const std::vector<float>& x, Index row, Row& to) const {
-    for (Index c = 0; c < shape_.dimension; ++c) to[c] += factor * double{x[row * shape_.dimension + c]};
-  }
-  double error(const std::vector<float>& actual, Index row, const Row& expected) const {
-    double difference = 0;
-    double norm = 0;
-    for (Index c = 0; c < shape_.dimension; ++c) {
-      difference += std::pow(double{actual[row * shape_.dimension + c]} - expected[c], 2);
-      norm += std::pow(expected[c], 2);
-    }
-    const double relative = std::sqrt(difference / norm);
-    return std::isnan(relative) ? INFINITY : relative;
-  }
-  Row zeros() const { return Row(static_cast<std::size_t>(shape_.dimension)); }
-
-  void add_query(const Head& h, Index row, Errors& worst) const {
-    const double scale = settings().scale;
-    const Index keys = seen(row);
-    Row weights(static_cast<std::size_t>(keys));
-    for (Index j = 0; j < keys; ++j) weights[j] = scale * dot(h.q, row, h.k, j);
-    const double most = *std::max_element(weights.begin(), weights.end());
-    double sum = 0;
-    for (double& weight : weights) sum += weight = std::exp(weight - most);
-
-    Row out = zeros();
-    double delta = 0;
-    for (Index j = 0; j < keys; ++j) {
-      weights[j] /= sum;
-      add(weights[j], h.v, j, out);
-      delta += weights[j] * dot(h.d_out, row, h.v, j);
-    }
-    Row dq = zeros();
-    for (Index j = 0; j < keys; ++j) {
-      add(scale * weights[j] * (dot(h.d_out, row, h.v, j) - delta), h.k, j, dq);
-    }
-    const double lse = most + std::log(sum);
-    worst.out = std::max({worst.out, error(h.out, row, out), std::abs(double{h.lse[row]} - lse)});
-    worst.gradients = std::max(worst.gradients, error(h.dq, row, dq));
-  }
-
-  void add_key(const Head& h, Index key, Errors& worst) const {
-    const double scale = settings().scale;
-    Row dk = zeros();
-    Row dv = zeros();
-    for (Index i = shape_.causal ? key : 0; i < shape_.sequence; ++i) {
-      const double weight = std::exp(scale * dot(h.q, i, h.k, key) - double{h.lse[i]});
-      const double delta = dot(h.d_out, i, h.out, i);
-      add(weight, h.d_out, i, dv);
-      add(scale * weight * (dot(h.d_out, i, h.v, key) - delta), h.q, i, dk);
-    }
-    worst.gradients = std::max({worst.gradients, error(h.dk, key, dk), error(h.dv, key, dv)});
   }
 
   Gpu& gpu_;
   AttentionShape shape_;
   Array<T> q_, k_, v_, d_out_, out_, dq_, dk_, dv_;
-  Array<float> dq_carry_, lse_, delta_;
+  Array<float> out_carry_, dq_carry_, maximum_, sum_, lse_, delta_;
   Array<std::int32_t> first_, last_, room_;
 };
 
@@ -229,29 +179,34 @@ inline std::string name_of(Float16) {
 // Runs the passes and proves them. An element rounds by u: so do weights, outputs and, backward, the
 // gradients of scores, each once. Sums of many round less, those of few add up.
 template <half T>
-void prove_passes(const AttentionRun<T>& run, const std::string& name) {
+void prove_passes(const AttentionRun<T>& run, const std::string& name, int hops = 1) {
   constexpr double u = std::is_same_v<T, BFloat16> ? 0x1p-8 : 0x1p-11;
   const auto prove_backward = [&]<ops::DqOrder order>() {
     run.forget_gradients();
-    run.template backward<order>();
+    run.template backward<order>(hops);
     const auto errors = run.errors();
     prove(name + ", forward", errors.out, 2 * u);
     prove(name + ", backward", errors.gradients, 4 * u);
   };
-  run.forward();
+  run.forward(hops);
   prove_backward.template operator()<ops::DqOrder::ascending>();
   if constexpr (AttentionRun<T>::sums_in_any_order) {
     prove_backward.template operator()<ops::DqOrder::any>();
   }
 }
 
+// Tiles that are not full, grouped queries, and one hop or two.
 template <half T>
 void prove_small_attention(T element) {
   Gpu gpu;
   for (const bool causal : {true, false}) {
     for (const Index dimension : {64, 128, 256}) {
-      const AttentionRun<T> run(gpu, {2, 200, 2, dimension, causal});
-      prove_passes(run, "attention/" + name_of(element) + "/" + std::to_string(dimension));
+      for (const int hops : {1, 2}) {
+        const AttentionRun<T> run(
+            gpu,
+            {.batch = 2, .sequence = 200, .heads = 4, .dimension = dimension, .causal = causal, .group = 2});
+        prove_passes(run, "attention/" + name_of(element) + "/" + std::to_string(dimension), hops);
+      }
     }
   }
 }
@@ -267,7 +222,11 @@ void time_attention_of(T element, const std::vector<int>& sequences, double limi
       for (const Index sequence : sequences) {
         const std::string name = name_of(element) + "/" + std::to_string(dimension) +
                                  (causal ? "/causal/" : "/full/") + std::to_string(sequence);
-        const AttentionShape shape{tokens / sequence, sequence, columns / dimension, dimension, causal};
+        const AttentionShape shape{.batch = tokens / sequence,
+                                   .sequence = sequence,
+                                   .heads = columns / dimension,
+                                   .dimension = dimension,
+                                   .causal = causal};
         const AttentionRun<T> run(gpu, shape);
         prove_passes(run, "attention/" + name);
         const auto add = [&](const char* pass, double flops, double seconds) {

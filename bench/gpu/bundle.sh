@@ -61,7 +61,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 root=$folder/trilith_gpu
 mkdir -p "$root/tests" "$root/bin/benchmarks"
-built=$("${bazel[@]}" info "${options[@]}" bazel-bin)
+built=$("${bazel[@]}" info bazel-bin 2>/dev/null)
 
 # add LABEL FILE
 add() {

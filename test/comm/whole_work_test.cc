@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -87,6 +88,7 @@ TEST_F(WholeWork, IsBegunOnceAndReachesAllWhoWait) {
 
 TEST_F(WholeWork, IsNotBegunOnceAMemberHasDroppedItsHandle) {
   std::atomic<bool> dropped = false;
+  std::atomic<int> posted = 0;  // by the others
   const std::string message = message_of([&](Rank& rank) {
     Communicator group = rank.group("all", {0, 1, 2});
     if (rank.rank() == 1) {
@@ -95,7 +97,10 @@ TEST_F(WholeWork, IsNotBegunOnceAMemberHasDroppedItsHandle) {
       dropped.notify_all();
     } else {
       dropped.wait(false);
-      group.barrier(stream_).wait(stream_);
+      Communicator::handle handle = group.barrier(stream_);
+      ++posted;
+      while (posted < 2) std::this_thread::yield();
+      handle.wait(stream_);
     }
   });
   EXPECT_THAT(message, HasSubstr("was dropped by rank 1"));
@@ -107,8 +112,7 @@ TEST_F(WholeWork, ThatHasBegunIsWaitedForWhenItsHandleIsDropped) {
     Communicator group = rank.group("all", {0, 1, 2});
     Communicator::handle handle = group.barrier(stream_);
     if (rank.rank() == 2) {
-      while (WholeCarrier::begun == 0) {
-      }
+      while (WholeCarrier::begun == 0) std::this_thread::yield();
     } else {
       handle.wait(stream_);
     }

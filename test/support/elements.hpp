@@ -154,7 +154,7 @@ template <class Run>
 auto in_every_order(const Run& run) {
   auto first = run(Emulated::Stream());
   for (const std::uint64_t seed : {1, 2}) {
-    EXPECT_TRUE(run(Emulated::Stream({.seed = seed, .landing = simt::Landing::late})) == first)
+    EXPECT_TRUE(run(Emulated::Stream(simt::Emulation{.seed = seed, .landing = simt::Landing::late})) == first)
         << "seed " << seed;
   }
   return first;

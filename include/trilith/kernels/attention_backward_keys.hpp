@@ -129,18 +129,19 @@ struct AttentionBackwardKeys {
       GradientPart dk, dv;
       dk.clear();
       dv.clear();
+      Step next = seek(current.head, current.query_tile + 1);
       for (int turn = 0; current.head < p.group; turn ^= 1) {
         lane.wait_copies(simt::Pending<0>{});
         lane.barrier();
-        const Step next = seek(current.head, current.query_tile + 1);
         if constexpr (tile.stages == 2) fetch(next, turn ^ 1);
-        take(current.needs_mask, next, turn, dk, dv);
+        const Step after = take(current.needs_mask, next, turn, dk, dv);
         if constexpr (tile.adds_dq) add_dq(current);
         if constexpr (tile.stages == 1) {
           lane.barrier();
           fetch(next, 0);
         }
         current = next;
+        next = after;
       }
 
       lane.barrier();  // nobody reads keys and values any more: gradients take their place
@@ -212,7 +213,9 @@ struct AttentionBackwardKeys {
       if (lane.thread() < tile.columns) facts.put(lane, turn * tile.columns + lane.thread(), query);
     }
 
-    TRILITH_DEVICE void take(bool needs_mask, const Step& next, int turn, GradientPart& dk,
+    // Takes a step, and returns the one after the next. What the next one needs of global memory is read
+    // before the last product, and so arrives while that is computed.
+    TRILITH_DEVICE Step take(bool needs_mask, const Step& next, int turn, GradientPart& dk,
                              GradientPart& dv) const {
       const Columns q = stage_of(q_stages, turn);
       const Columns d_out = stage_of(d_out_stages, turn);
@@ -220,6 +223,7 @@ struct AttentionBackwardKeys {
       x.clear();
       warp.add_scores(lane, x, k, q, 0);
       QueryFacts of_next;
+      Step after;
       TRILITH_UNROLL
       for (int strip = 0; strip < tile.warp_columns(); strip += tile.strip) {
         ScoreStrip y;
@@ -231,8 +235,10 @@ struct AttentionBackwardKeys {
         }
         if constexpr (!tile.exchanges()) {
           warp.add_product(lane, dv, x, strip, d_out, strip);
-          // Arrives while the last product is computed.
-          if (strip + tile.strip == tile.warp_columns()) of_next = facts_of(next);
+          if (strip + tile.strip == tile.warp_columns()) {
+            of_next = facts_of(next);
+            after = seek(next.head, next.query_tile + 1);
+          }
           warp.add_product(lane, dk, y, 0, q, strip);
         }
       }
@@ -241,9 +247,11 @@ struct AttentionBackwardKeys {
         warp.exchange(lane);
         warp.add_product(lane, dv, weights, d_out);
         of_next = facts_of(next);
+        after = seek(next.head, next.query_tile + 1);
         warp.add_product(lane, dk, d_scores, q);
       }
       put_facts(of_next, turn ^ 1);
+      return after;
     }
 
     // Adds what the block's keys give to dq.

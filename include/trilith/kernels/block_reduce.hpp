@@ -42,11 +42,10 @@ struct Maximum {
   TRILITH_DEVICE float operator()(float a, float b) const { return a > b ? a : b; }
 };
 
-// Over the lanes whose index differs from one's own by multiples of `Least`: 1 for the whole warp.
-template <int Least = 1, simt::lane Lane, class V, class Combine>
+template <simt::lane Lane, class V, class Combine>
 TRILITH_DEVICE V warp_reduce(Lane& lane, V mine, Combine combine) {
   TRILITH_UNROLL
-  for (int mask = simt::warp_size / 2; mask >= Least; mask /= 2) {
+  for (int mask = simt::warp_size / 2; mask > 0; mask /= 2) {
     mine = combine(mine, exchange(lane, mine, mask));
   }
   return mine;

@@ -14,7 +14,6 @@
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
-#include <trilith/kernels/block_reduce.hpp>
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/rows.hpp>
 #include <trilith/kernels/strided.hpp>
@@ -26,7 +25,7 @@ namespace trilith::inline v0::kernels {
 template <class Terms, int N>
 struct ColumnSums {
   static constexpr const char* name = Terms::name;
-  static constexpr int threads = 256;
+  static constexpr int threads = 512;
   static constexpr int columns = 32;  // of a block: 64 bytes or more of a row, in one piece
   static constexpr int warps = threads / simt::warp_size;
   static constexpr int shared_bytes = Terms::count * warps * columns * static_cast<int>(sizeof(float));
@@ -51,27 +50,22 @@ struct ColumnSums {
     TRILITH_UNROLL
     for (int i = 0; i < Terms::count; ++i) sums[i] = all_equal<N>(0.0f);
     if (first + column < p.columns) {
-      for (Index row = lane.thread() / across; row < p.rows; row += threads / across) {
-        Terms{}(lane, row, first + column, p.terms, sums);
+      constexpr Index step = threads / across;
+      constexpr int batch = 4;  // rows whose loads are under way at once
+      Index row = lane.thread() / across;
+      for (; row + (batch - 1) * step < p.rows; row += batch * step) {
+        TRILITH_UNROLL
+        for (int i = 0; i < batch; ++i) Terms{}(lane, row + i * step, first + column, p.terms, sums);
       }
+      for (; row < p.rows; row += step) Terms{}(lane, row, first + column, p.terms, sums);
     }
 
     // (count, warps, columns)
     const auto of_warps = lane.shared(simt::Array<float, Terms::count * warps * columns>{});
+    const int summed = lane.index() % across * N + lane.index() / across;
     TRILITH_UNROLL
     for (int i = 0; i < Terms::count; ++i) {
-      sums[i] = warp_reduce<across>(lane, sums[i], Sum{});
-      const int at = (i * warps + lane.warp()) * columns + column;
-      constexpr int width = N < 4 ? N : 4;
-      if (lane.index() < across) {
-        TRILITH_UNROLL
-        for (int part = 0; part < N; part += width) {
-          simt::Pack<float, width> pack;
-          TRILITH_UNROLL
-          for (int j = 0; j < width; ++j) pack[j] = sums[i][part + j];
-          lane.store(of_warps, at + part, pack);
-        }
-      }
+      lane.store(of_warps, (i * warps + lane.warp()) * columns + summed, sum_over_rows(lane, sums[i]));
     }
     lane.barrier();
 
@@ -90,6 +84,26 @@ struct ColumnSums {
         lane.store(p.sums[i], mine, sum);
       }
     }
+  }
+
+ private:
+  // Over the lanes that have the same columns as this one, N in all, which end with one column each: lane
+  // r · across + c with column c · N + r. In every step a lane gives away half of the columns it still has.
+  template <class Lane>
+  static TRILITH_DEVICE float sum_over_rows(Lane& lane, Floats<N> mine) {
+    int mask = simt::warp_size / 2;
+    TRILITH_UNROLL
+    for (int count = N / 2; count > 0; count /= 2) {
+      const bool upper = (lane.index() & mask) != 0;
+      TRILITH_UNROLL
+      for (int i = 0; i < count; ++i) {
+        const float kept = upper ? mine[count + i] : mine[i];
+        const float given = upper ? mine[i] : mine[count + i];
+        mine[i] = kept + lane.shuffle_xor(given, mask);
+      }
+      mask /= 2;
+    }
+    return mine[0];
   }
 };
 

@@ -85,9 +85,21 @@ class DeviceLane {
   TRILITH_DEVICE void store(Global<T> to, Index index, std::type_identity_t<T> value) {
     to.data[index] = value;
   }
+  // In words of PTX: the compiler splits a vector's store in two or four where it loses sight of its
+  // alignment.
   template <class T, int N>
   TRILITH_DEVICE void store(Global<T> to, Index index, const Pack<T, N>& values) {
-    store_words(to.data + index, values);
+    const auto words = __builtin_bit_cast(Words<sizeof(values)>, values);
+    const auto at = __cvta_generic_to_global(to.data + index);
+    if constexpr (sizeof(values) == 16) {
+      asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(words.x), "r"(words.y),
+                   "r"(words.z), "r"(words.w)
+                   : "memory");
+    } else if constexpr (sizeof(values) == 8) {
+      asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(words.x), "r"(words.y) : "memory");
+    } else {
+      store_words(to.data + index, values);
+    }
   }
   template <class T>
   TRILITH_DEVICE void store(Shared<T> to, int index, std::type_identity_t<T> value) {

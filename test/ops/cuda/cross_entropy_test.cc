@@ -133,10 +133,11 @@ void expect_cross_entropy(const Elements<T>& logits, const Numbers& targets, Ind
   }
 }
 
+// 70 columns, split over three ranks, leave the last one padding that begins within a load.
 TYPED_TEST(CrossEntropyKernels, EqualTheReferenceHoweverTheVocabularyIsSplit) {
   using T = TypeParam;
-  for (const Extent& extent : {Extent{1, 1}, Extent{7, 2}, Extent{6, 33}, Extent{5, 64, 8},
-                               Extent{6, 1001, 7}, Extent{6, 2055, 9}, Extent{2, 5000}}) {
+  for (const Extent& extent : {Extent{1, 1}, Extent{7, 2}, Extent{6, 33}, Extent{5, 70}, Extent{6, 1001, 2},
+                               Extent{6, 2055, 9}, Extent{2, 5000}}) {
     const auto logits = random_elements<T>(extent, 1, 3);
     const auto targets = targets_of(extent);
     for (const Index ranks : {1, 3}) {

@@ -87,7 +87,7 @@ TYPED_TEST(GeluKernels, AddBiasGeluIsAddBiasAndGelu) {
     SCOPED_TRACE(extent);
     const auto x = random_elements<T>(extent, 1, 2);
     const auto bias = random_elements<T>(extent.columns, 2);
-    const Emulated::Stream s({.seed = 3});
+    const Emulated::Stream s(simt::Emulation{.seed = 3});
     auto biased = x;
     Elements<T> y({extent.rows, extent.columns, 8});
     ops::add_bias_gelu(s, bias.vector(), biased.matrix(), y.matrix());

@@ -93,7 +93,7 @@ TYPED_TEST(SwigluKernels, MayOverwriteTheirInputs) {
   const auto gate = random_elements<T>(extent, 1);
   const auto up = random_elements<T>(extent, 2);
   const auto dy = random_elements<T>(extent, 3);
-  const Emulated::Stream s({.seed = 5});
+  const Emulated::Stream s(simt::Emulation{.seed = 5});
   Elements<T> y(extent);
   Elements<T> d_gate(extent);
   Elements<T> d_up(extent);

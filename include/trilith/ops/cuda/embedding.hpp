@@ -27,7 +27,7 @@ void embedding(const S& stream, Vector<const std::int32_t> tokens,
 }
 
 // d_table[token n] += dy[n] for the tokens whose rows this rank holds, in ascending n. Every token is
-// compared with every other: tokens² / 256 loads of a warp.
+// compared with every other, for each 2048 columns anew: up to tokens² / 32 loads of a warp, from the caches.
 template <kernel_stream S, class E>
 void embedding_backward(const S& stream, Vector<const std::int32_t> tokens, Matrix<E> dy, Index first_row,
                         Matrix<float> d_table) {  // (vocabulary / TP, hidden)

@@ -8,7 +8,6 @@
 #include <trilith/device/kernel_stream.hpp>
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/norm.hpp>
-#include <trilith/kernels/norm_backward.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/cuda/launch.hpp>
 #include <trilith/ops/cuda/norm.hpp>
@@ -20,17 +19,11 @@ template <kernel_stream S, kernels::element T>
 void layer_norm(const S& stream, Matrix<const std::type_identity_t<T>> x,
                 Vector<const std::type_identity_t<T>> gamma, Vector<const std::type_identity_t<T>> beta,
                 float epsilon, Matrix<T> y, Vector<float> mean, Vector<float> rstd) {
-  detail::launch_norm<kernels::NormKind::layer, T>(
-      stream, detail::rows_aligned<kernels::widest<T>>(x, gamma, beta, y),
-      {.rows = x.extent(0),
-       .columns = static_cast<int>(x.extent(1)),
-       .x = detail::rows_of(x),
-       .gamma = detail::span_of(gamma),
-       .beta = detail::span_of(beta),
-       .epsilon = epsilon,
-       .y = detail::rows_of(y),
-       .mean = detail::span_of(mean),
-       .rstd = detail::span_of(rstd)});
+  auto params = detail::norm_params<T>(x, gamma, epsilon, y, rstd);
+  params.beta = detail::span_of(beta);
+  params.mean = detail::span_of(mean);
+  detail::launch_norm<kernels::NormKind::layer>(
+      stream, detail::rows_aligned<kernels::widest<T>>(x, gamma, beta, y), params);
 }
 
 // x = (x + bias) + residual, in place, then y, mean and rstd of that: add_bias_residual and layer_norm in one
@@ -42,20 +35,14 @@ void add_bias_residual_layer_norm(const S& stream, Vector<const std::type_identi
                                   Vector<const std::type_identity_t<T>> gamma,
                                   Vector<const std::type_identity_t<T>> beta, float epsilon, Matrix<T> y,
                                   Vector<float> mean, Vector<float> rstd) {
-  detail::launch_norm<kernels::NormKind::layer, T>(
-      stream, detail::rows_aligned<kernels::widest<T>>(bias, residual, x, gamma, beta, y),
-      {.rows = x.extent(0),
-       .columns = static_cast<int>(x.extent(1)),
-       .x = detail::rows_of(x),
-       .bias = detail::span_of(bias),
-       .residual = detail::rows_of(residual),
-       .sum = detail::rows_of(x),
-       .gamma = detail::span_of(gamma),
-       .beta = detail::span_of(beta),
-       .epsilon = epsilon,
-       .y = detail::rows_of(y),
-       .mean = detail::span_of(mean),
-       .rstd = detail::span_of(rstd)});
+  auto params = detail::norm_params<T>(x, gamma, epsilon, y, rstd);
+  params.bias = detail::span_of(bias);
+  params.residual = detail::rows_of(residual);
+  params.sum = detail::rows_of(x);
+  params.beta = detail::span_of(beta);
+  params.mean = detail::span_of(mean);
+  detail::launch_norm<kernels::NormKind::layer>(
+      stream, detail::rows_aligned<kernels::widest<T>>(bias, residual, x, gamma, beta, y), params);
 }
 
 // dx = d_residual + the gradient through the norm, for a norm whose input also goes round it in a residual
@@ -66,23 +53,8 @@ void layer_norm_backward(const S& stream, Matrix<const std::type_identity_t<T>> 
                          Vector<const float> mean, Vector<const float> rstd,
                          Matrix<const std::type_identity_t<T>> d_residual, Matrix<T> dx,
                          Vector<float> d_gamma, Vector<float> d_beta, Accumulate accumulate) {
-  constexpr int n = kernels::widest<T>;
-  // Before dx, which may overwrite dy.
-  detail::launch_column_sums<kernels::NormTerms<kernels::NormKind::layer, T>, n>(
-      stream, x.extent(0), detail::rows_aligned<n>(dy, x),
-      {detail::rows_of(dy), detail::rows_of(x), detail::span_of(mean), detail::span_of(rstd)}, accumulate,
-      {d_gamma, d_beta});
-  detail::launch_norm_backward<kernels::NormKind::layer, T>(
-      stream, detail::rows_aligned<n>(dy, x, gamma, d_residual, dx),
-      {.rows = x.extent(0),
-       .columns = static_cast<int>(x.extent(1)),
-       .dy = detail::rows_of(dy),
-       .x = detail::rows_of(x),
-       .gamma = detail::span_of(gamma),
-       .mean = detail::span_of(mean),
-       .rstd = detail::span_of(rstd),
-       .d_residual = detail::rows_of(d_residual),
-       .dx = detail::rows_of(dx)});
+  detail::launch_norm_backward<kernels::NormKind::layer, S, T>(stream, dy, x, gamma, mean, rstd, d_residual,
+                                                               dx, {d_gamma, d_beta}, accumulate);
 }
 
 // The same without d_residual.

@@ -7,7 +7,6 @@
 #include <trilith/device/kernel_stream.hpp>
 #include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/norm.hpp>
-#include <trilith/kernels/norm_backward.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/cuda/launch.hpp>
 #include <trilith/ops/cuda/norm.hpp>
@@ -18,15 +17,8 @@ namespace trilith::inline v0::ops {
 template <kernel_stream S, kernels::element T>
 void rms_norm(const S& stream, Matrix<const std::type_identity_t<T>> x,
               Vector<const std::type_identity_t<T>> gamma, float epsilon, Matrix<T> y, Vector<float> rstd) {
-  detail::launch_norm<kernels::NormKind::rms, T>(stream,
-                                                 detail::rows_aligned<kernels::widest<T>>(x, gamma, y),
-                                                 {.rows = x.extent(0),
-                                                  .columns = static_cast<int>(x.extent(1)),
-                                                  .x = detail::rows_of(x),
-                                                  .gamma = detail::span_of(gamma),
-                                                  .epsilon = epsilon,
-                                                  .y = detail::rows_of(y),
-                                                  .rstd = detail::span_of(rstd)});
+  detail::launch_norm<kernels::NormKind::rms>(stream, detail::rows_aligned<kernels::widest<T>>(x, gamma, y),
+                                              detail::norm_params<T>(x, gamma, epsilon, y, rstd));
 }
 
 // x = x + residual, in place, then y and rstd of that: add and rms_norm in one pass over memory, with the
@@ -35,17 +27,11 @@ template <kernel_stream S, kernels::element T>
 void add_residual_rms_norm(const S& stream, Matrix<const std::type_identity_t<T>> residual,
                            Matrix<std::type_identity_t<T>> x, Vector<const std::type_identity_t<T>> gamma,
                            float epsilon, Matrix<T> y, Vector<float> rstd) {
-  detail::launch_norm<kernels::NormKind::rms, T>(
-      stream, detail::rows_aligned<kernels::widest<T>>(residual, x, gamma, y),
-      {.rows = x.extent(0),
-       .columns = static_cast<int>(x.extent(1)),
-       .x = detail::rows_of(x),
-       .residual = detail::rows_of(residual),
-       .sum = detail::rows_of(x),
-       .gamma = detail::span_of(gamma),
-       .epsilon = epsilon,
-       .y = detail::rows_of(y),
-       .rstd = detail::span_of(rstd)});
+  auto params = detail::norm_params<T>(x, gamma, epsilon, y, rstd);
+  params.residual = detail::rows_of(residual);
+  params.sum = detail::rows_of(x);
+  detail::launch_norm<kernels::NormKind::rms>(
+      stream, detail::rows_aligned<kernels::widest<T>>(residual, x, gamma, y), params);
 }
 
 // dx = d_residual + the gradient through the norm, for a norm whose input also goes round it in a residual
@@ -55,22 +41,8 @@ void rms_norm_backward(const S& stream, Matrix<const std::type_identity_t<T>> dy
                        Matrix<const std::type_identity_t<T>> x, Vector<const std::type_identity_t<T>> gamma,
                        Vector<const float> rstd, Matrix<const std::type_identity_t<T>> d_residual,
                        Matrix<T> dx, Vector<float> d_gamma, Accumulate accumulate) {
-  constexpr int n = kernels::widest<T>;
-  // Before dx, which may overwrite dy.
-  detail::launch_column_sums<kernels::NormTerms<kernels::NormKind::rms, T>, n>(
-      stream, x.extent(0), detail::rows_aligned<n>(dy, x),
-      {.dy = detail::rows_of(dy), .x = detail::rows_of(x), .rstd = detail::span_of(rstd)}, accumulate,
-      {d_gamma});
-  detail::launch_norm_backward<kernels::NormKind::rms, T>(
-      stream, detail::rows_aligned<n>(dy, x, gamma, d_residual, dx),
-      {.rows = x.extent(0),
-       .columns = static_cast<int>(x.extent(1)),
-       .dy = detail::rows_of(dy),
-       .x = detail::rows_of(x),
-       .gamma = detail::span_of(gamma),
-       .rstd = detail::span_of(rstd),
-       .d_residual = detail::rows_of(d_residual),
-       .dx = detail::rows_of(dx)});
+  detail::launch_norm_backward<kernels::NormKind::rms, S, T>(stream, dy, x, gamma, {}, rstd, d_residual, dx,
+                                                             {d_gamma}, accumulate);
 }
 
 // The same without d_residual.

@@ -30,7 +30,7 @@ class Widened {
   Matrix<float> view() { return {copy_.data(), extents_}; }
 
  private:
-  Matrix<const T>::Extents extents_;
+  typename Matrix<const T>::Extents extents_;
   std::vector<float> copy_;
 };
 template <>
