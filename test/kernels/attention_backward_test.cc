@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include <trilith/core/error.hpp>
 #include <trilith/kernels/attention_backward_tile.hpp>
 
 #include "test/kernels/attention_backward_case.hpp"
@@ -174,6 +176,23 @@ TEST(AttentionBackward, AddsToGradientsWhereAsked) {
       ASSERT_EQ(added.dv(row, c), y.dv(row, c) + 1.0f);
     }
   }
+}
+
+std::string refusal(const AttentionShape& s, Index padding) {
+  const AttentionInputs x = inputs_in<BFloat16>(s);
+  try {
+    backward_of<BFloat16, float>(x, ExpectedAttention(x), {.padding = padding});
+  } catch (const Error& error) {
+    return error.problem();
+  }
+  return "";
+}
+
+TEST(AttentionBackward, RefusesRowsThatDoNotFitItsLoads) {
+  EXPECT_EQ(refusal({1, 3, 3, 1, 1, 36, full}, 12), "attention in 16 bits with heads of dimension 36");
+  EXPECT_EQ(refusal({1, 3, 3, 1, 1, 264, full}, 8), "attention in 16 bits with heads of dimension 264");
+  EXPECT_EQ(refusal({1, 3, 3, 1, 1, 64, full}, 4),
+            "attention: a row does not begin at a multiple of 16 bytes");
 }
 
 // The same bits whatever lane or block runs first, and whenever copies land.

@@ -6,12 +6,8 @@
 // meet the values.
 #pragma once
 
-#include <cstdint>
-#include <limits>
-#include <string>
 #include <type_traits>
 
-#include <trilith/core/error.hpp>
 #include <trilith/core/half.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/kernel_stream.hpp>
@@ -22,33 +18,6 @@
 #include <trilith/ops/cuda/launch.hpp>
 
 namespace trilith::inline v0::ops {
-
-namespace detail {
-
-// What the forward pass asks of its inputs besides what ops/host/attention.hpp does.
-template <half T>
-void require_attention_inputs(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
-                              View<const T, 4> out, const AttentionSettings& settings) {
-  if (!rows_aligned<8>(q, k, v, out)) {
-    throw Error("attention: a row does not begin at a multiple of 16 bytes",
-                "give strides that are multiples of 8, and aligned memory");
-  }
-  if (!(settings.scale > 0)) {
-    throw Error("attention: the scale of scores is " + std::to_string(settings.scale),
-                "give a positive one, such as 1 / sqrt(dimension)");
-  }
-  // Rows, and those of tiles that go beyond them, are counted in 32 bits.
-  constexpr Index most_rows = std::numeric_limits<std::int32_t>::max() - 1024;
-  if (q.extent(1) > most_rows || k.extent(1) > most_rows) {
-    throw Error("attention: a sequence has more than " + std::to_string(most_rows) + " rows",
-                "split it over context ranks");
-  }
-  if (q.extent(0) > 65535 || q.extent(2) > 65535) {
-    throw Error("attention: there are more than 65535 sequences or heads", "use a smaller batch");
-  }
-}
-
-}  // namespace detail
 
 // One hop: the keys k and values v, of which the queries see `ranges`. A hop that is not the first goes on
 // from `carry`; one that is not the last leaves it, and out and lse alone.

@@ -33,6 +33,7 @@ requires half<std::remove_const_t<E>>
 void attention_delta(const S& stream, View<E, 4> out, View<const std::remove_const_t<E>, 4> d_out,
                      View<float, 3> delta) {
   using T = std::remove_const_t<E>;
+  detail::require_aligned_rows(out, d_out);
   if (out.size() == 0) return;
   detail::with_attention_width(out.extent(3), [&](auto width) {
     using Kernel = kernels::AttentionDelta<T, width()>;
@@ -63,10 +64,11 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
                         Accumulate into_dk_dv = Accumulate::no) {
   constexpr bool any_order = dq_order == DqOrder::any;
   const bool carries = any_order || !hop.first || !hop.last;
-  if (!detail::rows_aligned<8>(q, k, v, d_out) || !detail::rows_aligned<16 / sizeof(G)>(dk, dv) ||
-      (carries && !detail::rows_aligned<4>(dq_carry)) || (hop.last && !detail::rows_aligned<8>(dq))) {
-    throw Error("attention: a row does not begin at a multiple of 16 bytes",
-                "give strides that are multiples of 8, and aligned memory");
+  detail::require_attention_inputs<T>(q, k, v, d_out, settings);
+  if (!detail::rows_aligned<16 / sizeof(G)>(dk, dv) || (hop.last && !detail::rows_aligned<8>(dq)) ||
+      (carries && !detail::rows_aligned<4>(dq_carry))) {
+    throw Error("attention: a row of a gradient does not begin at a multiple of 16 bytes",
+                "give strides that are multiples of 16 bytes, and aligned memory");
   }
   if (any_order && !dq_carry.contiguous()) {
     throw Error("attention: dq is summed in any order, and its carry is strided", "give a contiguous one");

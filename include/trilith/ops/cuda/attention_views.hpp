@@ -1,10 +1,13 @@
 // How operations hand attention's views to kernels.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <type_traits>
 
 #include <trilith/core/error.hpp>
+#include <trilith/core/half.hpp>
 #include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/kernels/strided.hpp>
@@ -40,6 +43,34 @@ void with_attention_width(Index dimension, Body&& body) {
   if (dimension <= 64) return body(std::integral_constant<int, 64>{});
   if (dimension <= 128) return body(std::integral_constant<int, 128>{});
   body(std::integral_constant<int, 256>{});
+}
+
+template <class... V>
+void require_aligned_rows(V... views) {
+  if (!rows_aligned<8>(views...)) {
+    throw Error("attention: a row does not begin at a multiple of 16 bytes",
+                "give strides that are multiples of 8, and aligned memory");
+  }
+}
+
+// What attention in 16 bits asks besides what ops/host/attention.hpp does. out: or its gradient.
+template <half T>
+void require_attention_inputs(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
+                              View<const T, 4> out, const AttentionSettings& settings) {
+  require_aligned_rows(q, k, v, out);
+  if (!(settings.scale > 0)) {
+    throw Error("attention: the scale of scores is " + std::to_string(settings.scale),
+                "give a positive one, such as 1 / sqrt(dimension)");
+  }
+  // Rows, and those of tiles that go beyond them, are counted in 32 bits.
+  constexpr Index most_rows = std::numeric_limits<std::int32_t>::max() - 1024;
+  if (q.extent(1) > most_rows || k.extent(1) > most_rows) {
+    throw Error("attention: a sequence has more than " + std::to_string(most_rows) + " rows",
+                "split it over context ranks");
+  }
+  if (q.extent(0) > 65535 || q.extent(2) > 65535) {
+    throw Error("attention: there are more than 65535 sequences or heads", "use a smaller batch");
+  }
 }
 
 }  // namespace trilith::inline v0::ops::detail
