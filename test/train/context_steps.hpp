@@ -73,6 +73,7 @@ void expect_the_steps_of_one_rank(Index length, Padding padding = Padding::no,
   EXPECT_NEAR(split.loss, one.loss, tolerance * one.loss);
   EXPECT_NEAR(split.gradient_norm, one.gradient_norm, tolerance * one.gradient_norm);
   expect_close(trainer.gradient_tensors(), expected->gradient_tensors(), tolerance);
+  EXPECT_EQ(trainer.gradients(batch).gradient_norm, split.gradient_norm) << "something is left over";
 
   const double loss = expected->evaluate({batch});
   EXPECT_NEAR(trainer.evaluate({batch}), loss, tolerance * loss);

@@ -47,8 +47,12 @@ class GptEmbedding {
   void backward_weight(const stream& s, Vector<const std::int32_t> tokens, Matrix<const element> dy,
                        Accumulate accumulate) const {
     tokens_.backward_weight(s, tokens, dy, accumulate);
-    positions_backward(s, dy, position_of_row_.view(), positions_->gradient_matrix(positions_count_, hidden_),
-                       accumulate);
+    const Matrix<float> d_positions = positions_->gradient_matrix(positions_count_, hidden_);
+    if constexpr (L::context_ranks > 1) {
+      // Of positions that other context ranks hold, the sum of the step before.
+      if (accumulate == Accumulate::no) fill(s, flat(d_positions), 0.0f);
+    }
+    positions_backward(s, dy, position_of_row_.view(), d_positions, accumulate);
   }
 
  private:
