@@ -106,8 +106,8 @@ class Cuda::Event {
   gpu::EventHandle event_;
 };
 
-// Work of one rank in order. Several streams of a rank run side by side until wait() joins them. A stream ends
-// when its work is done.
+// Work of one rank in order. Several streams of a rank run side by side until wait() joins them. A stream
+// ends when its work is done.
 class Cuda::Stream : public ops::Stream {
  public:
   // On the calling thread's GPU.
