@@ -46,7 +46,7 @@ class Elements {
   // `shift`: where the first element lies, in elements behind an aligned place.
   explicit Elements(Extent extent, Index shift = 0)
       : extent_(extent), shift_(shift), values_(shift + extent.rows * (extent.columns + extent.padding)) {
-    std::memset(static_cast<void*>(values_.data()), 0xFF, values_.size() * sizeof(T));
+    if (!values_.empty()) std::memset(static_cast<void*>(values_.data()), 0xFF, values_.size() * sizeof(T));
   }
   explicit Elements(Index size, Index shift = 0) : Elements(Extent{1, size}, shift) {}
 

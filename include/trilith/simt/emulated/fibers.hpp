@@ -56,7 +56,10 @@ class Stacks {
   }
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
-  ~Stacks() { munmap(base_, bytes_); }
+  ~Stacks() {
+    forget_frames(base_, bytes_);
+    munmap(base_, bytes_);
+  }
 
   const std::byte* low(int i) const { return base_ + i * stack_bytes + guard_bytes; }
 

@@ -26,10 +26,14 @@ struct NotedStack {
 };
 
 #if defined(TRILITH_WITH_ADDRESS_SANITIZER)
-// The memory holds no frames, whatever it held before.
+// Memory holds no frames, whatever it held before: before it becomes a stack, and when it is one no more,
+// since the system may give it to others.
+inline void forget_frames(const void* low, std::size_t bytes) {
+  __asan_unpoison_memory_region(low, bytes);
+}
 inline void note_fresh(NotedStack& stack) {
   stack.kept = nullptr;
-  __asan_unpoison_memory_region(stack.low, stack.bytes);
+  forget_frames(stack.low, stack.bytes);
 }
 // Before a switch from a stack (nullptr: one that ends) to another, and after it on the other.
 inline void note_departure(NotedStack* from, const NotedStack& to) {
@@ -39,6 +43,7 @@ inline void note_arrival(const NotedStack& at, NotedStack& from) {
   __sanitizer_finish_switch_fiber(at.kept, &from.low, &from.bytes);
 }
 #else
+inline void forget_frames(const void*, std::size_t) {}
 inline void note_fresh(NotedStack&) {}
 inline void note_departure(NotedStack*, const NotedStack&) {}
 inline void note_arrival(const NotedStack&, NotedStack&) {}
