@@ -65,10 +65,10 @@ struct AttentionForward {
     // most keys.
     const int first = (lane.grid().x - 1 - lane.block().x) * tile.rows;
     const int warp_row = lane.warp() * warp_rows;
-    copy_tile<threads>(lane, queries, p.q.head(batch, head), first, p.queries, p.dimension);
 
     const TileRange seen = range_of(lane, p, first, tile.rows);
     if (seen.empty() && !p.first_hop && !p.last_hop) return;
+    copy_tile<threads>(lane, queries, p.q.head(batch, head), first, p.queries, p.dimension);
     const auto seen_by_warps = lane.shared(simt::Array<std::int32_t, 4 * tile.warps>{});
     put_warp_range(lane, p, first + warp_row, seen_by_warps);
     const int kv_head = head / p.group;
