@@ -48,9 +48,9 @@ class GemmPlans {
 
   // Enqueues the product. False, and nothing is done, where cuBLASLt has no algorithm for it.
   bool run(const GemmKey& key, const Operands& operands) {
-    auto [place, is_new] = plans_.try_emplace(key);
+    auto place = plans_.find(key);
+    if (place == plans_.end()) place = plans_.emplace(key, make(key)).first;
     std::optional<Plan>& plan = place->second;
-    if (is_new) plan = make(key);
     if (!plan) return false;
     if (key.epilogue != Epilogue::none) {
       point(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.side);
