@@ -159,8 +159,8 @@ struct AttentionBackwardKeys {
         first = each < first ? each : first;
         end = each + 1;
       }
-      first_tile = uniform(lane, warp_min(lane, first));
-      end_tile = uniform(lane, warp_max(lane, end));
+      first_tile = uniform(lane, warp_reduce(lane, first, Minimum{}));
+      end_tile = uniform(lane, warp_reduce(lane, end, Maximum{}));
     }
 
     TRILITH_DEVICE TileRange range_of(int query_tile) const {

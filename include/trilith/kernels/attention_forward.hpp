@@ -22,6 +22,7 @@
 #include <trilith/kernels/soft_cap.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
+#include <trilith/kernels/warp.hpp>
 #include <trilith/simt/lane.hpp>
 
 namespace trilith::inline v0::kernels {
@@ -210,7 +211,7 @@ struct AttentionForward {
     const int warp_row = lane.warp() * warp_rows;
     TRILITH_UNROLL
     for (int row = 0; row < Softmax::rows; ++row) {
-      const float sum = quad_sum(lane, softmax.sum[row]);
+      const float sum = warp_reduce<4>(lane, softmax.sum[row], Sum{});
       const float maximum = softmax.maximum[row] * p.scale.unit;
       const int own = first + warp_row + query_of_row(lane.index(), row);
       const bool mine = lane.index() % 4 == 0 && own < p.queries;

@@ -87,7 +87,7 @@ struct OnlineSoftmax {
     for (int row = 0; row < rows; ++row) {
       float most = maximum[row];
       for_row(scores, row, [&](float score) { most = std::fmax(most, score); });
-      most = quad_max(lane, most);
+      most = warp_reduce<4>(lane, most, Maximum{});
       rises |= most > maximum[row];
       rescale[row] = lane.exp2((maximum[row] - shift_of(most)) * factor);
       maximum[row] = most;

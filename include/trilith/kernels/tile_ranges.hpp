@@ -45,8 +45,10 @@ TRILITH_DEVICE TileRange tile_range(Lane& lane, const KeyRanges& ranges, int fir
     range.all_first = first > range.all_first ? first : range.all_first;
     range.all_last = last < range.all_last ? last : range.all_last;
   }
-  return {uniform(lane, warp_min(lane, range.first)), uniform(lane, warp_max(lane, range.last)),
-          uniform(lane, warp_max(lane, range.all_first)), uniform(lane, warp_min(lane, range.all_last))};
+  return {uniform(lane, warp_reduce(lane, range.first, Minimum{})),
+          uniform(lane, warp_reduce(lane, range.last, Maximum{})),
+          uniform(lane, warp_reduce(lane, range.all_first, Maximum{})),
+          uniform(lane, warp_reduce(lane, range.all_last, Minimum{}))};
 }
 
 // The ranges of all tiles of `rows` queries. Each warp takes one.
