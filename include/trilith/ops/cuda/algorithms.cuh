@@ -1,10 +1,8 @@
-// What CUB and Thrust do over a whole vector. Including them takes a compiler seconds.
+// What CUB does over a whole vector. Including it takes a compiler seconds.
 #pragma once
 
 #include <cub/device/device_reduce.cuh>
 #include <cuda_runtime_api.h>
-#include <thrust/execution_policy.h>
-#include <thrust/fill.h>
 
 #include <cstddef>
 
@@ -68,12 +66,6 @@ inline void sum_of_squares(const Cuda::Stream& stream, Vector<const float> x, Ve
   std::size_t bytes = 0;
   reduce(nullptr, bytes);
   reduce(stream.kept<detail::Scratch>().at_least(bytes), bytes);
-}
-
-// y = value
-template <class T>
-void fill(const Cuda::Stream& stream, Vector<T> y, float value) {
-  thrust::fill_n(thrust::cuda::par_nosync.on(stream.get()), y.data(), y.size(), static_cast<T>(value));
 }
 
 }  // namespace trilith::inline v0::ops
