@@ -179,7 +179,9 @@ class GemmPlans {
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_.get(), &plan.product, &plan.first, &plan.second, &plan.result,
                                        &plan.result, &preference, 1, &best, &found);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return std::nullopt;
+    // Nothing else means that there is none: CUBLAS_STATUS_INVALID_VALUE, say, is an error of the
+    // description.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return std::nullopt;
     gpu::check(status, "cublasLtMatmulAlgoGetHeuristic");
     if (found == 0 || best.state != CUBLAS_STATUS_SUCCESS) return std::nullopt;
     plan.algorithm = best.algo;
