@@ -4,13 +4,17 @@
 // GPU.
 #pragma once
 
+#include <chrono>
 #include <concepts>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,30 +41,73 @@ struct Deferred {
   static constexpr bool computes_with = std::same_as<Element, float>;
 };
 
-// All streams of a rank, and what they have yet to do.
+// All streams of one rank or of several, and what they have yet to do.
 class Deferred::Machine {
  public:
+  // The end of the work that a stream has been given so far.
+  struct Point {
+    std::size_t stream;
+    std::size_t works;
+  };
+
   // Of the streams that can go on, the one that goes.
   enum class Order { oldest_first, youngest_first, shuffled };
 
-  explicit Machine(Order order, unsigned seed) : order_(order), random_(seed) {}
+  explicit Machine(Order order, unsigned seed = 0, int ranks = 1)
+      : order_(order), random_(seed), ranks_(ranks) {}
 
   std::size_t add_stream() {
+    const std::lock_guard lock(mutex_);
     streams_.emplace_back();
     return streams_.size() - 1;
   }
 
   void give(std::size_t stream, std::string name, std::function<void()> run) {
-    streams_[stream].work.push_back({std::move(name), std::move(run)});
+    const std::lock_guard lock(mutex_);
+    streams_[stream].work.push_back({.name = std::move(name), .run = std::move(run)});
   }
 
-  // Later work of `stream` is done after what `other` has so far.
-  void wait(std::size_t stream, std::size_t other) {
-    streams_[stream].work.push_back({.other = other, .until = streams_[other].work.size()});
+  Point end_of(std::size_t stream) const {
+    const std::lock_guard lock(mutex_);
+    return {stream, streams_[stream].work.size()};
+  }
+  // Later work of `stream` is done after that.
+  void wait(std::size_t stream, Point point) {
+    const std::lock_guard lock(mutex_);
+    streams_[stream].work.push_back({.after = point});
   }
 
-  // Does all of it.
+  // Does all of it, when every rank has come here.
   void run() {
+    std::unique_lock lock(mutex_);
+    if (++arrived_ < ranks_) {
+      const int round = round_;
+      if (!all_done_.wait_for(lock, std::chrono::seconds(30), [&] { return round_ > round; })) {
+        throw std::runtime_error("a rank has not come to do its work");
+      }
+      return;
+    }
+    arrived_ = 0;
+    do_all();
+    ++round_;
+    all_done_.notify_all();
+  }
+
+  const Host::Stream host;
+  std::vector<std::string> log = {};  // what has been done, in order
+
+ private:
+  struct Work {
+    std::string name = {};
+    std::function<void()> run = {};  // none: a wait
+    Point after = {0, 0};
+  };
+  struct Queue {
+    std::vector<Work> work;
+    std::size_t done = 0;
+  };
+
+  void do_all() {
     for (std::vector<std::size_t> ready = find_ready(); !ready.empty(); ready = find_ready()) {
       const std::size_t pick = order_ == Order::oldest_first     ? 0
                                : order_ == Order::youngest_first ? ready.size() - 1
@@ -73,41 +120,36 @@ class Deferred::Machine {
     }
   }
 
-  const Host::Stream host;
-  std::vector<std::string> log = {};  // what has been done, in order
-
- private:
-  struct Work {
-    std::string name = {};
-    std::function<void()> run = {};  // none: a wait
-    std::size_t other = 0;
-    std::size_t until = 0;
-  };
-  struct Queue {
-    std::vector<Work> work;
-    std::size_t done = 0;
-  };
-
   std::vector<std::size_t> find_ready() const {
     std::vector<std::size_t> ready;
     for (std::size_t i = 0; i < streams_.size(); ++i) {
       const auto& [work, done] = streams_[i];
-      if (done < work.size() && streams_[work[done].other].done >= work[done].until) ready.push_back(i);
+      if (done == work.size()) continue;
+      const Point after = work[done].after;
+      if (streams_[after.stream].done >= after.works) ready.push_back(i);
     }
     return ready;
   }
 
   Order order_;
   std::mt19937 random_;
+  int ranks_;
+  mutable std::mutex mutex_;  // guards all that follows
   std::vector<Queue> streams_;
+  std::condition_variable all_done_;
+  int arrived_ = 0;
+  int round_ = 0;
 };
 
 class Deferred::Stream : public ops::Stream {
  public:
+  explicit Stream(std::shared_ptr<Machine> machine)
+      : machine_(std::move(machine)), index_(machine_->add_stream()) {}
   explicit Stream(Machine::Order order, unsigned seed = 0) : Stream(std::make_shared<Machine>(order, seed)) {}
   explicit Stream(const Place& /*place*/) : Stream(Machine::Order::oldest_first) {}
 
   Machine& machine() const { return *machine_; }
+  std::size_t index() const { return index_; }
 
   void give(std::string name, std::function<void()> run) const {
     machine_->give(index_, std::move(name), std::move(run));
@@ -118,12 +160,9 @@ class Deferred::Stream : public ops::Stream {
   }
 
   Stream branch() const { return Stream(machine_); }
-  void wait(const Stream& other) const { machine_->wait(index_, other.index_); }
+  void wait(const Stream& other) const { machine_->wait(index_, machine_->end_of(other.index_)); }
 
  private:
-  explicit Stream(std::shared_ptr<Machine> machine)
-      : machine_(std::move(machine)), index_(machine_->add_stream()) {}
-
   std::shared_ptr<Machine> machine_;
   std::size_t index_;
 };
