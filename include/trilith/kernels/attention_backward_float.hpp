@@ -18,6 +18,7 @@ namespace trilith::inline v0::kernels {
 struct AttentionDeltaFloat : FloatAttention {
   static constexpr const char* name = "attention_delta_float";
   static constexpr int shared_bytes = 0;
+  static constexpr int blocks_per_multiprocessor = 8;
 
   struct Params {
     HeadTensor<const float> out;    // (batch, queries, heads, dimension)
@@ -70,6 +71,7 @@ template <int Width>
 struct AttentionBackwardQueriesFloat : FloatAttention {
   static constexpr const char* name = "attention_backward_queries_float";
   static constexpr int shared_bytes = FloatRows<Width>::bytes(2 * own + 2 * tile) + weight_bytes;
+  static constexpr int blocks_per_multiprocessor = FloatRows<Width>::blocks_per_multiprocessor;
   using Params = AttentionBackwardFloatParams;
 
   template <simt::lane Lane>
@@ -143,6 +145,7 @@ template <int Width>
 struct AttentionBackwardKeysFloat : FloatAttention {
   static constexpr const char* name = "attention_backward_keys_float";
   static constexpr int shared_bytes = FloatRows<Width>::bytes(2 * own + 2 * tile) + 2 * weight_bytes;
+  static constexpr int blocks_per_multiprocessor = FloatRows<Width>::blocks_per_multiprocessor;
   using Params = AttentionBackwardFloatParams;
 
   template <simt::lane Lane>

@@ -21,6 +21,7 @@ template <int Width>
 struct AttentionForwardFloat : FloatAttention {
   static constexpr const char* name = "attention_forward_float";
   static constexpr int shared_bytes = FloatRows<Width>::bytes(own + 2 * tile) + weight_bytes;
+  static constexpr int blocks_per_multiprocessor = FloatRows<Width>::blocks_per_multiprocessor;
 
   struct Params {
     HeadTensor<const float> q;        // (batch, queries, heads, dimension)

@@ -27,6 +27,7 @@ struct EmbeddingBackward {
   static constexpr int warps = threads / simt::warp_size;
   static constexpr int packs = 4;
   static constexpr int shared_bytes = 2 * warps * 4;
+  static constexpr int blocks_per_multiprocessor = 10;
   struct Params {
     simt::Global<const std::int32_t> tokens;
     StridedRows<const T> dy;
