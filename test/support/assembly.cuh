@@ -2,6 +2,8 @@
 // whose kernels are compiled and never run, so that operations themselves say which kernels are in use.
 #pragma once
 
+#include <cstddef>
+
 #include <trilith/device/device.hpp>
 #include <trilith/kernels/architecture.hpp>
 #include <trilith/simt/entry.cuh>
@@ -17,6 +19,7 @@ struct Assembly : ops::Stream {
                   "kernel: a multiprocessor has no shared memory for blocks_per_multiprocessor blocks");
     simt::entry<K><<<1, K::threads>>>(params);
   }
+  void* scratch(std::size_t) const { return nullptr; }
 };
 
 }  // namespace trilith::test
