@@ -27,8 +27,6 @@ struct FloatRows {
   template <int Rows>
   using Storage = simt::Array<float, Rows * stride>;
   static constexpr int bytes(int rows) { return rows * stride * static_cast<int>(sizeof(float)); }
-  // Of a kernel whose rows are these: what shared memory has room for.
-  static constexpr int blocks_per_multiprocessor = Width == 256 ? 1 : 2;
 
   simt::Shared<float> elements;
 
