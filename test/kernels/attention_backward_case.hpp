@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -39,6 +40,8 @@ class EmulatorStream : public ops::Stream {
   void launch(const K& kernel, simt::Dim3 grid, const typename K::Params& params) const {
     launches_.push_back({K::name, emulator_.launch(kernel, grid, params)});
   }
+
+  void* scratch(std::size_t /*bytes*/) const { return nullptr; }  // of which attention uses none
 
   simt::Counters of(const std::string& kernel) const {
     const auto is = [&](const Launch& launch) { return launch.kernel == kernel; };

@@ -173,6 +173,9 @@ class ContextAttention {
     require(shape.heads > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 && shape.dimension > 0,
             "attention of " + numbers(shape),
             "heads must be a multiple of key/value heads, dimension positive");
+    require(ops::attention_takes_heads_of<stream, T>(shape.dimension),
+            "attention of " + numbers(shape) + " on a device that runs kernels",
+            "the dimension must be 256 at most, and in 16 bits a multiple of 8");
     const int exchanged = Policy::head_ranks(ranks);
     require(
         shape.heads % exchanged == 0 && shape.kv_heads % exchanged == 0,

@@ -14,6 +14,7 @@
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/half.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/kernels/architecture.hpp>
 #include <trilith/kernels/attention_backward_tile.hpp>
 #include <trilith/kernels/attention_backward_warp.hpp>
 #include <trilith/kernels/gradient_store.hpp>
@@ -39,6 +40,7 @@ struct AttentionBackwardKeys {
   static constexpr const char* name = "attention_backward_keys";
   static constexpr int threads = tile.threads();
   static constexpr int shared_bytes = tile.keys_shared_bytes();
+  static constexpr int blocks_per_multiprocessor = blocks_of_all_registers(threads, shared_bytes);
 
   struct Params {
     HeadTensor<const T> q;                   // (batch, queries, heads, dimension)

@@ -9,6 +9,7 @@
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/half.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/kernels/architecture.hpp>
 #include <trilith/kernels/attention_backward_tile.hpp>
 #include <trilith/kernels/attention_backward_warp.hpp>
 #include <trilith/kernels/gradient_store.hpp>
@@ -31,6 +32,7 @@ struct AttentionBackwardQueries {
   static constexpr const char* name = "attention_backward_queries";
   static constexpr int threads = tile.threads();
   static constexpr int shared_bytes = tile.queries_shared_bytes();
+  static constexpr int blocks_per_multiprocessor = blocks_of_all_registers(threads, shared_bytes);
 
   struct Params {
     HeadTensor<const T> q;        // (batch, queries, heads, dimension)

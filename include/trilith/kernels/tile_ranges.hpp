@@ -56,6 +56,7 @@ struct TileRanges {
   static constexpr const char* name = "tile_ranges";
   static constexpr int threads = 128;
   static constexpr int shared_bytes = 0;
+  static constexpr int blocks_per_multiprocessor = 8;
   static constexpr int tiles_per_block = threads / simt::warp_size;
 
   struct Params {

@@ -22,6 +22,7 @@
 #include <trilith/nn/self_attention.hpp>
 #include <trilith/nn/vocabulary.hpp>
 #include <trilith/ops/accumulate.hpp>
+#include <trilith/ops/attention.hpp>
 #include <trilith/parallel/stage_range.hpp>
 
 namespace trilith::inline v0 {
@@ -61,6 +62,14 @@ class Decoder {
   struct Scratch {
     typename Block::Scratch block;
     Matrix<element> d_normed;  // (rows, hidden)
+  };
+
+  // Does not compile where the layout's attention does not take heads of this dimension.
+  template <Index Dimension>
+  struct CheckedHeads {
+    static_assert(ops::attention_takes_heads_of<stream, element>(Dimension),
+                  "attention on a device that runs kernels: the dimension of a head must be 256 at most, and "
+                  "in 16 bits a multiple of 8");
   };
 
   Decoder(const Decoder&) = delete;  // its blocks refer to it

@@ -17,6 +17,7 @@
 #include <trilith/core/recorder.hpp>
 #include <trilith/device/cuda/check.cuh>
 #include <trilith/device/cuda/device.cuh>
+#include <trilith/device/cuda/scratch.cuh>
 #include <trilith/device/device.hpp>
 #include <trilith/simt/entry.cuh>
 #include <trilith/simt/lane.hpp>
@@ -174,6 +175,9 @@ class Cuda::Stream : public ops::Stream {
     gpu::allow_shared_memory<K>(gpu_);
     gpu::check(cudaLaunchKernelEx(&config, simt::entry<K>, params), K::name);
   }
+
+  // Memory for an operation; the next call may give the same, or more.
+  void* scratch(std::size_t bytes) const { return kept<gpu::Scratch>().at_least(bytes); }
 
   // What profilers show, as a range of the calling thread.
   void begin_range(const char* name) const { nvtxRangePushA(name); }

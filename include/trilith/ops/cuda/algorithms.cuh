@@ -15,35 +15,6 @@ namespace trilith::inline v0::ops {
 
 namespace detail {
 
-// What CUB asks for besides its operands; a stream's own, and as much as was ever asked for.
-class Scratch {
- public:
-  explicit Scratch(cudaStream_t stream) : stream_(stream) {}
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() { release(); }
-
-  void* at_least(std::size_t bytes) {
-    if (bytes > bytes_) {
-      release();
-      gpu::check(cudaMallocAsync(&memory_, bytes, stream_), "cudaMallocAsync");
-      bytes_ = bytes;
-    }
-    return memory_;
-  }
-
- private:
-  void release() {
-    if (memory_ != nullptr) gpu::ignore(cudaFreeAsync(memory_, stream_));
-    memory_ = nullptr;
-    bytes_ = 0;
-  }
-
-  cudaStream_t stream_;
-  void* memory_ = nullptr;
-  std::size_t bytes_ = 0;
-};
-
 struct Square {
   TRILITH_HOST_DEVICE double operator()(float x) const {
     return static_cast<double>(x) * static_cast<double>(x);
@@ -65,7 +36,7 @@ inline void sum_of_squares(const Cuda::Stream& stream, Vector<const float> x, Ve
   };
   std::size_t bytes = 0;
   reduce(nullptr, bytes);
-  reduce(stream.kept<detail::Scratch>().at_least(bytes), bytes);
+  reduce(stream.scratch(bytes), bytes);
 }
 
 }  // namespace trilith::inline v0::ops
