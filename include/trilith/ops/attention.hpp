@@ -63,7 +63,7 @@ inline constexpr int least_query_tile = 32;
 
 // How many integers attention_backward needs to work with, on any device.
 constexpr Index attention_backward_room(Index queries) {
-  return 4 * ceil_divide(queries, detail::least_query_tile);
+  return 2 * ceil_divide(queries, detail::least_query_tile);
 }
 
 }  // namespace trilith::inline v0::ops
