@@ -145,15 +145,16 @@ TEST(SoftCap, IsExactToAMillionth) {
 }
 
 // The first sentence of what is refused, or "".
-std::string refused(Index dimension, Index padding, float scale) {
+std::string refused(Index dimension, Index padding, float scale, Index keys = 2) {
   Buffer<BFloat16> x(2 * (dimension + padding) + 8);
   Buffer<std::int32_t> first(2), last(2);
   Buffer<float> lse(2);
   const View<BFloat16, 4> rows{x.data(), {1, 2, 1, dimension}, {0, dimension + padding, dimension, 1}};
+  const View<BFloat16, 4> kv{x.data(), {1, keys, 1, dimension}, {0, dimension + padding, dimension, 1}};
   const ops::KeyRanges ranges{Vector<const std::int32_t>(first.data(), {2}),
                               Vector<const std::int32_t>(last.data(), {2})};
   try {
-    ops::attention(Emulated::Stream(), rows, rows, rows, {.scale = scale}, ranges, rows,
+    ops::attention(Emulated::Stream(), rows, kv, kv, {.scale = scale}, ranges, rows,
                    View<float, 3>{lse.data(), {1, 1, 2}});
   } catch (const Error& error) {
     return error.what();
@@ -170,6 +171,8 @@ TEST(AttentionForward, RefusesWhatItCannotTake) {
   EXPECT_EQ(refused(64, 4, 1),
             "attention: a row does not begin at a multiple of 16 bytes; give strides that are multiples of "
             "8, and aligned memory");
+  EXPECT_EQ(refused(64, 0, 1, Index{1} << 31),
+            "attention: a sequence has more than 2147479551 rows; split it over context ranks");
   EXPECT_EQ(refused(64, 0, 0),
             "attention: the scale of scores is 0.000000; give a positive one, such as 1 / sqrt(dimension)");
 }

@@ -105,6 +105,7 @@ struct AttentionForward {
     int key = last_tile * tile.columns;
     for (int step = 0; step < steps; step += 2, key -= tile.columns) {
       if (!sight_of(lane, intervals, key).some) {
+        // The warp's share of the block's copies. Scores under a condition would not fit in registers.
         begin_step(step);
         begin_step(step + 1);
         continue;
