@@ -205,13 +205,14 @@ struct AttentionForward {
       // The sum is the quad's, of which its first lane begins with all.
       softmax.sum[row] =
           exists && lane.index() % 4 == 0 ? lane.load(p.carry_sum.head(batch, head), own) : 0.0f;
-      const auto own_row = carried.elements.from(own * carried.stride + lane.index() % 4 * 2);
+      const auto own_row = carried.elements.from(own * carried.stride + column_of_four(lane));
       TRILITH_UNROLL
-      for (int n = 0; n < tile.width / 8; ++n) {
-        simt::Pack<float, 2> pair{{0, 0}};
-        if (exists && 8 * n < p.dimension) pair = lane.load(own_row, 8 * n, simt::Width<2>{});
-        out.x[row / 2][n][row % 2 * 2] = pair[0];
-        out.x[row / 2][n][row % 2 * 2 + 1] = pair[1];
+      for (int n = 0; n < tile.width / 8; n += 2) {
+        simt::Pack<float, 4> four{{0, 0, 0, 0}};
+        if (exists && has_four(lane, p, n)) four = lane.load(own_row, 8 * n, simt::Width<4>{});
+        trade(lane, four);
+        TRILITH_UNROLL
+        for (int i = 0; i < 4; ++i) out.x[row / 2][n + i / 2][row % 2 * 2 + i % 2] = four[i];
       }
     }
   }
@@ -251,22 +252,43 @@ struct AttentionForward {
     }
   }
 
-  // Of each row a quad stores 8 floats at a time, a sector.
   template <class Lane>
   static TRILITH_DEVICE void store_carry(Lane& lane, const StridedRows<float>& to, const Params& p, int query,
                                          const Output& out) {
     TRILITH_UNROLL
     for (int row = 0; row < Softmax::rows; ++row) {
       const int own = query + query_of_row(lane.index(), row);
-      if (own >= p.queries) continue;
-      const auto own_row = to.elements.from(own * to.stride + lane.index() % 4 * 2);
+      const auto own_row = to.elements.from(own * to.stride + column_of_four(lane));
       TRILITH_UNROLL
-      for (int n = 0; n < tile.width / 8; ++n) {
-        const simt::Accumulator& x = out.x[row / 2][n];
-        if (8 * n < p.dimension) {
-          lane.store(own_row, 8 * n, simt::Pack<float, 2>{{x[row % 2 * 2], x[row % 2 * 2 + 1]}});
-        }
+      for (int n = 0; n < tile.width / 8; n += 2) {
+        simt::Pack<float, 4> four;
+        TRILITH_UNROLL
+        for (int i = 0; i < 4; ++i) four[i] = out.x[row / 2][n + i / 2][row % 2 * 2 + i % 2];
+        trade(lane, four);
+        if (own < p.queries && has_four(lane, p, n)) lane.store(own_row, 8 * n, four);
       }
+    }
+  }
+
+  // A lane has two floats of each fragment of 8 columns, and four side by side go to and from memory at once.
+  // So of two neighbours one moves those that both have of fragment n, the other those of n + 1: trade()
+  // makes the one of the other, either way.
+  template <class Lane>
+  static TRILITH_DEVICE int column_of_four(const Lane& lane) {
+    return lane.index() % 2 * 8 + lane.index() / 2 % 2 * 4;
+  }
+  template <class Lane>
+  static TRILITH_DEVICE bool has_four(const Lane& lane, const Params& p, int n) {
+    return 8 * (n + lane.index() % 2) < p.dimension;
+  }
+  template <class Lane>
+  static TRILITH_DEVICE void trade(Lane& lane, simt::Pack<float, 4>& four) {
+    const bool odd = lane.index() % 2 != 0;
+    TRILITH_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const float got = lane.shuffle_xor(odd ? four[i] : four[i + 2], 1);
+      four[i] = odd ? got : four[i];
+      four[i + 2] = odd ? four[i + 2] : got;
     }
   }
 };
