@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints what each kernel takes, and holds that it keeps nothing in local memory (no spills, no arrays that registers
 # could not hold, no functions that are not inlined) and that a multiprocessor has registers for as many of its blocks as
-# the kernel states. Takes the .ptx and .usage files of cuda_assembly.
+# the kernel states, or for one where it states none (0 in the table). Takes the .ptx and .usage files of cuda_assembly.
 set -euo pipefail
 
 failed=0
@@ -20,7 +20,7 @@ table_of() {
     /Compiling entry function/ { split($0, quoted, "\x27"); kernel = quoted[2]; sm = quoted[4] }
     /bytes stack frame/ { memory = $1 " " $5 " " $9 }
     match($0, /Used [0-9]+ registers/) {
-      print substr($0, RSTART + 5, RLENGTH - 15), threads[kernel], blocks[kernel], memory, sm, kernel
+      print substr($0, RSTART + 5, RLENGTH - 15), threads[kernel], blocks[kernel] + 0, memory, sm, kernel
     }
   ' "$1" "$2"
 }
@@ -41,8 +41,8 @@ keeps_nothing='
 # A multiprocessor has 2048 threads and 65536 registers, of which a warp takes 256 at a time (CUDA C++ Programming Guide,
 # "Technical Specifications per Compute Capability").
 has_registers='
-  { of_warp = int(($1 * 32 + 255) / 256) * 256 }
-  !$2 || !$3 || $2 * $3 > 2048 || of_warp * $2 / 32 * $3 > 65536 { print; found = 1 }
+  { of_warp = int(($1 * 32 + 255) / 256) * 256; blocks = $3 ? $3 : 1 }
+  !$2 || $2 * blocks > 2048 || of_warp * $2 / 32 * blocks > 65536 { print; found = 1 }
   END { exit found }'
 
 echo "registers, threads, blocks of a multiprocessor, stack, spill stores, spill loads (bytes), architecture, kernel"

@@ -2,6 +2,7 @@
 // whose kernels are compiled and never run, so that operations themselves say which kernels are in use.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include <trilith/device/device.hpp>
@@ -15,7 +16,7 @@ struct Assembly : ops::Stream {
   template <simt::kernel K>
   void launch(const K&, simt::Dim3, const typename K::Params& params) const {
     constexpr int all = kernels::shared_kib_of_multiprocessor(kernels::architecture) * 1024;
-    static_assert(simt::blocks_per_multiprocessor<K> * (K::shared_bytes + 1024) <= all,
+    static_assert(std::max(1, simt::blocks_per_multiprocessor<K>) * (K::shared_bytes + 1024) <= all,
                   "kernel: a multiprocessor has no shared memory for blocks_per_multiprocessor blocks");
     simt::entry<K><<<1, K::threads>>>(params);
   }

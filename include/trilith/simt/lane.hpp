@@ -4,7 +4,7 @@
 //     static constexpr const char* name = "scale";
 //     static constexpr int threads = 128;     // of a block, a multiple of 32
 //     static constexpr int shared_bytes = 0;  // what it asks of shared memory, in all
-//     static constexpr int blocks_per_multiprocessor = 4;  // at least; 1 if it is left out
+//     static constexpr int blocks_per_multiprocessor = 4;  // at least; may be left out
 //     struct Params { simt::Global<float> x; float factor; };
 //
 //     template <simt::lane Lane>
@@ -100,10 +100,10 @@ concept kernel = requires {
 };
 // clang-format on
 
-// How many blocks of a kernel a multiprocessor has registers and shared memory for, at least. The compiler
-// keeps within it; where nothing is stated it guesses, and may spill for the sake of its guess.
+// How many blocks of a kernel a multiprocessor has registers and shared memory for, at least; 0: not stated.
+// The compiler keeps within it. Where nothing is stated it guesses, and may spill for the sake of its guess.
 template <kernel K>
-inline constexpr int blocks_per_multiprocessor = 1;
+inline constexpr int blocks_per_multiprocessor = 0;
 template <kernel K>
 requires requires {
   K::blocks_per_multiprocessor;
