@@ -16,6 +16,7 @@
 #include <trilith/core/half.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/kernels/accumulators.hpp>
+#include <trilith/kernels/architecture.hpp>
 #include <trilith/kernels/attention_tile.hpp>
 #include <trilith/kernels/hop_carry.hpp>
 #include <trilith/kernels/online_softmax.hpp>
@@ -37,7 +38,7 @@ struct AttentionForward {
   static constexpr const char* name = "attention_forward";
   static constexpr int threads = tile.threads();
   static constexpr int shared_bytes = tile.shared_bytes();
-  // No blocks_per_multiprocessor: with any, ptxas spills on sm_100 at width 128.
+  static constexpr int blocks_per_multiprocessor = blocks_of_all_registers(threads, shared_bytes);
 
   struct Params {
     HeadTensor<const T> q;            // (batch, queries, heads, dimension)
