@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <thrust/execution_policy.h>
 #include <thrust/fill.h>
+#include <thrust/system_error.h>
 
 #include <cstddef>
 
@@ -73,7 +74,12 @@ inline void sum_of_squares(const Cuda::Stream& stream, Vector<const float> x, Ve
 // y = value
 template <class T>
 void fill(const Cuda::Stream& stream, Vector<T> y, float value) {
-  thrust::fill_n(thrust::cuda::par_nosync.on(stream.get()), y.data(), y.size(), static_cast<T>(value));
+  try {
+    thrust::fill_n(thrust::cuda::par_nosync.on(stream.get()), y.data(), y.size(), static_cast<T>(value));
+  } catch (const thrust::system_error& error) {
+    gpu::check(static_cast<cudaError_t>(error.code().value()), "thrust::fill_n");
+    throw;
+  }
 }
 
 }  // namespace trilith::inline v0::ops
