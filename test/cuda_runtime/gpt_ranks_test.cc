@@ -1,4 +1,5 @@
-// A GPT on Device<Cuda>, its ranks on two GPUs: under each axis of a layout its steps are those of the host.
+// A GPT on Device<Cuda>, its ranks on one to three GPUs: under each axis of a layout its steps are those of
+// the host.
 #include <gtest/gtest.h>
 
 #include <trilith/cuda.cuh>
