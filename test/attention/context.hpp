@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -11,6 +12,8 @@
 #include <trilith/attention/context_attention.hpp>
 #include <trilith/comm/ledger.hpp>
 #include <trilith/comm/thread_world.hpp>
+#include <trilith/device/arena.hpp>
+#include <trilith/device/device.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/ops/host.hpp>
 
@@ -64,9 +67,11 @@ void put_back(const Tensor& part, Tensor& whole, Index batch, const Rows& rows, 
   }
 }
 
-// Over all ranks of the world.
-template <class Policy, class World>
-ContextRun attend_in(World& world, const AttentionInputs& x, Padding padding = Padding::no) {
+// Over all ranks of the world, each with a stream of its own.
+template <class Policy, device D = Host, class World>
+ContextRun attend_in(
+    World& world, const AttentionInputs& x, Padding padding = Padding::no,
+    const std::function<typename D::stream()>& make_stream = [] { return typename D::stream(Place{}); }) {
   using Communicator = typename World::communicator;
   const AttentionShape& s = x.shape;
   const int ranks = world.size();
@@ -79,15 +84,15 @@ ContextRun attend_in(World& world, const AttentionInputs& x, Padding padding = P
   std::vector<Tensor> d_sinks(static_cast<std::size_t>(ranks), Tensor(s.sinks ? s.heads : 0));
   world.run([&](typename World::rank_type& rank) {
     const auto r = static_cast<std::size_t>(rank.rank());
-    const Host::Stream stream;
+    const typename D::stream stream = make_stream();
     Host::Memory memory(true);
     Communicator group = rank.group("context", ranks_up_to(ranks));
-    const ContextAttention<Policy, Host, Communicator> attention({.sequence = s.queries,
-                                                                  .heads = s.heads,
-                                                                  .kv_heads = s.kv_heads,
-                                                                  .dimension = s.dimension,
-                                                                  .padding = padding},
-                                                                 s.mask.mask, group, memory, stream);
+    const ContextAttention<Policy, D, Communicator> attention({.sequence = s.queries,
+                                                               .heads = s.heads,
+                                                               .kv_heads = s.kv_heads,
+                                                               .dimension = s.dimension,
+                                                               .padding = padding},
+                                                              s.mask.mask, group, memory, stream);
     const auto rows = attention.rows();
     const auto part = [&](const Tensor& whole) { return local_part(whole, s.batch, rows, s.queries); };
     Tensor q = part(x.q), k = part(x.k), v = part(x.v), d_out = part(x.d_out);
@@ -98,7 +103,7 @@ ContextRun attend_in(World& world, const AttentionInputs& x, Padding padding = P
     const View<float, 3> lse_view(&lse(0, 0), {s.batch, s.heads, rows.size()});
 
     Host::Memory room_memory(true);
-    const auto [allocation, room] = allocate_planned<Host>(room_memory, [&](Arena& arena) {
+    const auto [allocation, room] = allocate_planned<D>(room_memory, [&](Arena& arena) {
       return std::pair(attention.saved(arena, s.batch), attention.scratch(arena, s.batch));
     });
     const Projections<float> projections{heads(q), heads(k), heads(v)};
@@ -106,6 +111,7 @@ ContextRun attend_in(World& world, const AttentionInputs& x, Padding padding = P
     run.forward[r] = rank.ledger();
     attention.backward(stream, x.settings(), projections, heads(out), lse_view, heads(d_out),
                        {heads(dq), heads(dk), heads(dv)}, room.first, room.second, d_sinks[r].vector());
+    stream.synchronize();
 
     run.both[r] = rank.ledger();
     run.bytes[r] = room_memory.peak_bytes();

@@ -257,15 +257,15 @@ TEST(ContextAttention, RefusesTensorsThatAreNotOfItsRowsAndHeads) {
               HasSubstr("d_sinks of (3), not (4)"));
 }
 
-TEST(ContextAttention, RefusesSettingsThatAreNoNumbers) {
+TEST(ContextAttention, RefusesSettingsThatMakeNoSense) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   const auto said = [](auto change) { return said_of_arguments([&](auto& a) { change(a.settings); }); };
   for (const float wrong : {-1.0f, infinity, std::nanf("")}) {
     EXPECT_THAT(said([&](auto& s) { s.soft_cap = wrong; }),
                 HasSubstr("give a positive soft cap, or 0 for none"));
   }
-  for (const float wrong : {-infinity, std::nanf("")}) {
-    EXPECT_THAT(said([&](auto& s) { s.scale = wrong; }), HasSubstr("give a finite scale"));
+  for (const float wrong : {0.0f, -0.25f, infinity, -infinity, std::nanf("")}) {
+    EXPECT_THAT(said([&](auto& s) { s.scale = wrong; }), HasSubstr("give a positive, finite scale"));
   }
   EXPECT_THAT(
       said([](auto& s) { s.sinks = s.sinks.slice(0, 0, 3); }),

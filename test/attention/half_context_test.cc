@@ -1,12 +1,14 @@
 // Attention over context ranks in 16 bits, on the emulated device: exact to rounding for every kind, and no
 // worse for many hops than for one, since what goes from hop to hop is float32.
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <trilith/attention/context_attention.hpp>
 #include <trilith/comm/thread_world.hpp>
+#include <trilith/core/error.hpp>
 #include <trilith/emulated.hpp>
 #include <trilith/mask/mask.hpp>
 
@@ -150,6 +152,41 @@ TEST(HalfContextAttention, ErrorsDoNotGrowWithTheHopsOfARing) {
     EXPECT_LE(split.dk, 1.2 * one.dk);
     EXPECT_LE(split.dv, 1.2 * one.dv);
   }
+}
+
+// When it is made, before any of its memory is.
+template <class T>
+std::string said_of_heads_of(Index dimension) {
+  std::string said;
+  ThreadWorld world(1);
+  world.run([&](ThreadRank& rank) {
+    const Emulated::Stream stream;
+    Emulated::memory memory;
+    ThreadCommunicator group = rank.group("context", {0});
+    try {
+      const ContextAttention<Attention<Local>, Emulated, ThreadCommunicator, T> attention(
+          {.sequence = 8, .heads = 2, .kv_heads = 1, .dimension = dimension}, mask::causal(), group, memory,
+          stream);
+    } catch (const Error& error) {
+      said = error.what();
+    }
+  });
+  return said;
+}
+
+TEST(HalfContextAttention, RefusesHeadsThatKernelsDoNotTake) {
+  const auto refusal = [](Index dimension) {
+    return "attention of 2 heads with 1 key/value heads of dimension " + std::to_string(dimension) +
+           " on a device that runs kernels; the dimension must be 256 at most, and in 16 bits a multiple of "
+           "8";
+  };
+  for (const Index dimension : {4, 12, 100, 264}) {
+    EXPECT_EQ(said_of_heads_of<BFloat16>(dimension), refusal(dimension));
+    EXPECT_EQ(said_of_heads_of<Float16>(dimension), refusal(dimension));
+  }
+  EXPECT_EQ(said_of_heads_of<float>(257), refusal(257));
+  for (const Index dimension : {8, 64, 256}) EXPECT_EQ(said_of_heads_of<BFloat16>(dimension), "");
+  EXPECT_EQ(said_of_heads_of<float>(100), "");
 }
 
 }  // namespace

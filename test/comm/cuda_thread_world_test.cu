@@ -17,6 +17,7 @@
 #include <trilith/core/random.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/cuda.cuh>
+#include <trilith/ops/cuda/elementwise.hpp>
 #include <trilith/ops/cuda/transfer.cuh>
 
 #include "test/support/gpu.cuh"

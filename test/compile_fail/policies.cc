@@ -2,6 +2,7 @@
 #include <trilith/attention/policy.hpp>
 #include <trilith/core/precision.hpp>
 #include <trilith/device/device.hpp>
+#include <trilith/device/side_stream.hpp>
 #include <trilith/schedule/policy.hpp>
 
 namespace trilith {
@@ -33,6 +34,13 @@ struct Mine {
   static constexpr const char* name = "Mine";
 };
 using Chosen = Device<Mine>::device_type;
+#endif
+
+#ifdef STREAM_WITHOUT_BRANCHES
+struct Mine : ops::Stream {
+  void wait(const Mine&) const;
+};
+constexpr int chosen = sizeof(SideStream<Mine>);
 #endif
 
 #ifdef PRECISION_OF_DOUBLE

@@ -1,4 +1,5 @@
 // Does not compile: each case is a trainer whose layout is wrong.
+#include <trilith/device/emulated.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/nn/gpt.hpp>
 #include <trilith/nn/llama.hpp>
@@ -41,6 +42,15 @@ using Layout = Config<Parallelism<8, 1, 1>, ModelShape<GptShape{.heads = 12}>>;
 #endif
 #ifdef CONSTANT_LLAMA_OVER_TENSOR_RANKS
 using Layout = Config<Parallelism<16, 1, 1>, ModelShape<LlamaShape{.heads = 32, .kv_heads = 8}>>;
+#define SHAPE_IS_CONSTANT
+#define MODEL Llama
+#endif
+#ifdef CONSTANT_GPT_WITH_UNALIGNED_HEADS
+using Layout = Config<Device<Emulated>, Precision<Bf16>, ModelShape<GptShape{.hidden = 120, .heads = 10}>>;
+#define SHAPE_IS_CONSTANT
+#endif
+#ifdef CONSTANT_LLAMA_WITH_WIDE_HEADS
+using Layout = Config<Device<Emulated>, ModelShape<LlamaShape{.head_dimension = 258}>>;
 #define SHAPE_IS_CONSTANT
 #define MODEL Llama
 #endif

@@ -43,6 +43,9 @@ const Meaning& meaning(cudaError_t status) {
   return none;
 }
 
+constexpr int least_priority = 0;
+constexpr int greatest_priority = -5;
+
 thread_local cudaError_t last_error = cudaSuccess;
 
 bool is_device(const State& s, int device) {
@@ -143,6 +146,23 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return call([&](State& s) {
     if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
     *stream = s.queues.open(current_device);
+    return cudaSuccess;
+  });
+}
+// What is a hint is not heeded.
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  return call([&](State& s) {
+    if (flags != cudaStreamNonBlocking || priority > least_priority || priority < greatest_priority) {
+      return cudaErrorInvalidValue;
+    }
+    *stream = s.queues.open(current_device);
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  return call([&](State&) {
+    *least = least_priority;
+    *greatest = greatest_priority;
     return cudaSuccess;
   });
 }

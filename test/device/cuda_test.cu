@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -194,6 +195,29 @@ TEST_F(CudaStream, KeepsOneObjectOfEachTypeUntilItEnds) {
   }
   EXPECT_EQ(made, 1);
   EXPECT_EQ(ended, 1);
+}
+
+// Its members would be assigned in order, and what is kept with it end after it.
+static_assert(std::is_nothrow_move_constructible_v<Cuda::Stream> && !std::is_move_assignable_v<Cuda::Stream>);
+
+TEST_F(CudaStream, BranchesOffAnotherThatRunsBesideIt) {
+  Cuda::Memory memory(place);
+  const Cuda::Stream stream(place);
+  const SideStream side(stream);
+  const GpuVector<float> x(memory, stream, std::vector<float>(64, 1.0f));
+  const GpuVector<float> y(memory, stream, std::vector<float>(64, 1.0f));
+  for (int round = 0; round < 10; ++round) {
+    stream.launch(Recurrence{}, {}, {{x.data(), 64}, 2.0f, 1});
+    stream.launch(Recurrence{}, {}, {{x.data(), 64}, 1.0f, 100000});
+    SideWork forked = side.fork(stream);
+    forked.stream().launch(Recurrence{}, {}, {{x.data(), 64}, 0.5f, 1});
+    forked.stream().launch(Recurrence{}, {}, {{x.data(), 64}, 1.0f, 100000});
+    stream.launch(Recurrence{}, {}, {{y.data(), 64}, -1.0f, 1});
+    forked.join();
+    stream.launch(Recurrence{}, {}, {{x.data(), 64}, -1.0f, 1});
+  }
+  EXPECT_EQ(x.values(stream), std::vector<float>(64, 1.0f));
+  EXPECT_EQ(y.values(stream), std::vector<float>(64, 1.0f));
 }
 
 using CudaEvent = GpuTest;

@@ -1,37 +1,38 @@
-// The backward kernels of attention that are in use, for the device: resources_test.sh reads what they take.
+// Attention in 16 bits, backward, for nvcc: resources_test.sh looks at what it makes of the kernels.
 
-#include <trilith/kernels/attention_backward_keys.hpp>
-#include <trilith/kernels/attention_backward_queries.hpp>
-#include <trilith/kernels/attention_delta.hpp>
-#include <trilith/kernels/attention_sinks_backward.hpp>
-#include <trilith/simt/entry.cuh>
+#include <cstdint>
 
-namespace trilith {
+#include <trilith/ops/cuda/attention_backward.hpp>
 
-template <half T, class G, int width, bool adds_dq>
-using BackwardKeys = kernels::AttentionBackwardKeys<
-    T, G, kernels::attention_backward_keys_tile(kernels::architecture, width, adds_dq)>;
-template <half T, int width>
-using BackwardQueries = kernels::AttentionBackwardQueries<T, kernels::attention_backward_queries_tile(
-                                                                 kernels::architecture, width)>;
+#include "test/support/assembly.cuh"
 
-#define INSTANTIATE(...) \
-  template __global__ void simt::entry<__VA_ARGS__>(const __grid_constant__ __VA_ARGS__::Params)
+namespace trilith::test {
 
-#define INSTANTIATE_WIDTH(T, width)                  \
-  INSTANTIATE(BackwardKeys<T, float, width, false>); \
-  INSTANTIATE(BackwardKeys<T, T, width, false>);     \
-  INSTANTIATE(BackwardKeys<T, float, width, true>);  \
-  INSTANTIATE(BackwardKeys<T, T, width, true>);      \
-  INSTANTIATE(BackwardQueries<T, width>);            \
-  INSTANTIATE(kernels::AttentionDelta<T, width>)
+const View<float, 3> per_query;
 
-INSTANTIATE_WIDTH(BFloat16, 64);
-INSTANTIATE_WIDTH(BFloat16, 128);
-INSTANTIATE_WIDTH(BFloat16, 256);
-INSTANTIATE_WIDTH(Float16, 64);
-INSTANTIATE_WIDTH(Float16, 128);
-INSTANTIATE_WIDTH(Float16, 256);
-INSTANTIATE(kernels::AttentionSinksBackward);
+// Gradients of keys and values that are G.
+template <ops::DqOrder order, half T, class G>
+void pass(const Assembly& s) {
+  using In = View<const T, 4>;
+  using Gradient = View<G, 4>;
+  ops::attention_backward<order>(s, In(), In(), In(), per_query, per_query, In(), {}, {}, {},
+                                 View<float, 4>(), View<T, 4>(), Gradient(), Gradient(),
+                                 Vector<std::int32_t>());
+}
 
-}  // namespace trilith
+template <half T>
+void operations(const Assembly& s) {
+  ops::attention_delta(s, View<const T, 4>(), View<const T, 4>(), per_query);
+  pass<ops::DqOrder::ascending, T, float>(s);
+  pass<ops::DqOrder::ascending, T, T>(s);
+  pass<ops::DqOrder::any, T, float>(s);
+  pass<ops::DqOrder::any, T, T>(s);
+}
+
+void all_operations(const Assembly& s) {
+  operations<BFloat16>(s);
+  operations<Float16>(s);
+  ops::attention_sinks_backward(s, per_query, per_query, {}, {}, Vector<float>());
+}
+
+}  // namespace trilith::test

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include <trilith/core/half.hpp>
@@ -19,10 +19,10 @@
 #include <trilith/ops/cuda/attention_backward.hpp>
 #include <trilith/simt/emulator.hpp>
 
+#include "test/kernels/attention_case.hpp"
 #include "test/simt/buffer.hpp"
 #include "test/support/attention_reference.hpp"
 #include "test/support/tensors.hpp"
-#include "test/support/unfused_attention.hpp"
 
 namespace trilith::test {
 
@@ -40,6 +40,8 @@ class EmulatorStream : public ops::Stream {
     launches_.push_back({K::name, emulator_.launch(kernel, grid, params)});
   }
 
+  void* scratch(std::size_t /*bytes*/) const { return nullptr; }  // of which attention uses none
+
   simt::Counters of(const std::string& kernel) const {
     const auto is = [&](const Launch& launch) { return launch.kernel == kernel; };
     return std::find_if(launches_.begin(), launches_.end(), is)->counters;
@@ -51,47 +53,6 @@ class EmulatorStream : public ops::Stream {
 };
 
 static_assert(kernel_stream<EmulatorStream>);
-
-// A tensor as kernels have it: rows of heads, `padding` elements between them.
-template <class T>
-class HeadBuffer {
- public:
-  HeadBuffer(Index batch, Index sequence, Index heads, Index dimension, Index padding, T value)
-      : extents_{batch, sequence, heads, dimension},
-        stride_(heads * dimension + padding),
-        elements_(std::max<Index>(batch * sequence * stride_, 1), value) {}
-
-  View<T, 4> view() { return {elements_.data(), extents_, {extents_[1] * stride_, stride_, extents_[3], 1}}; }
-  View<T, 4> keys(Index first, Index count) { return view().slice(1, first, count); }
-
-  void take(const Tensor& x) {
-    for (Index row = 0; row < x.rows(); ++row) {
-      for (Index column = 0; column < x.columns(); ++column) {
-        elements_[row * stride_ + column] = T(x(row, column));
-      }
-    }
-  }
-  void give(Tensor& x) {
-    for (Index row = 0; row < x.rows(); ++row) {
-      for (Index column = 0; column < x.columns(); ++column) {
-        x(row, column) = static_cast<float>(elements_[row * stride_ + column]);
-      }
-    }
-  }
-
- private:
-  std::array<Index, 4> extents_;
-  Index stride_;
-  Buffer<T> elements_;
-};
-
-// The inputs of attention, all of them numbers that T has.
-template <half T>
-AttentionInputs inputs_in(const AttentionShape& s, std::uint64_t seed = 0) {
-  AttentionInputs x(s, seed);
-  for (Tensor* each : {&x.q, &x.k, &x.v, &x.d_out}) round_to<T>(*each);
-  return x;
-}
 
 struct BackwardOptions {
   simt::Emulation emulation = {};
@@ -190,20 +151,6 @@ BackwardResults backward_of(const AttentionInputs& x, const ExpectedAttention& e
     for (Index h = 0; h < s.heads; ++h) y.d_sinks[h] = d_sinks[h];
   }
   return y;
-}
-
-// The greatest |x − expected|; NaN gives +∞.
-template <class X>
-double greatest_error(const X& x, const Reference& expected, const Tensor& shaped) {
-  double most = 0;
-  for (Index row = 0; row < shaped.rows(); ++row) {
-    for (Index column = 0; column < shaped.columns(); ++column) {
-      const double error = std::abs(double{x(row, column)} - expected(row, column));
-      if (std::isnan(error)) return std::numeric_limits<double>::infinity();
-      most = std::max(most, error);
-    }
-  }
-  return most;
 }
 
 }  // namespace trilith::test

@@ -11,6 +11,7 @@
 #include <trilith/kernels/attention_backward_tile.hpp>
 
 #include "test/kernels/attention_backward_case.hpp"
+#include "test/kernels/attention_case.hpp"
 
 namespace trilith::test {
 namespace {
@@ -76,7 +77,8 @@ TEST(AttentionBackward, IsCloseToFloat64UnderEveryMask) {
                                               {1, 76, 200, 2, 1, 64, causal},
                                               {1, 1, 1, 1, 1, 64, causal},
                                               {1, 300, 300, 1, 1, 64, window},
-                                              {1, 131, 90, 1, 1, 64, some_without_keys}};
+                                              {1, 131, 90, 1, 1, 64, some_without_keys},
+                                              {1, 131, 333, 1, 1, 64, gap_of(131, 333)}};
   for (AttentionShape s : shapes) {
     expect_gradients<Float16, float>(s);
     s.dimension = 128;
@@ -116,6 +118,7 @@ TEST(AttentionBackward, SumsDqInAnyOrderToo) {
   expect_gradients<BFloat16, float>({2, 150, 140, 2, 1, 64, causal}, any);
   expect_gradients<Float16, Float16>({1, 150, 140, 2, 1, 72, causal}, any);
   expect_gradients<BFloat16, float>({1, 131, 90, 1, 1, 256, some_without_keys}, any);
+  expect_gradients<BFloat16, float>({1, 131, 333, 1, 1, 64, gap_of(131, 333)}, any);
   expect_gradients<BFloat16, float>({1, 150, 140, 2, 1, 64, causal}, hops);
 }
 
@@ -217,43 +220,54 @@ TEST(AttentionBackward, DoesNotDependOnOrder) {
   expect_same_bits<BFloat16>({1, 131, 90, 1, 1, 256, some_without_keys}, 1);
 }
 
-// Tiles of rows and columns with a pair that sees each other.
-Index tiles_seen(const AttentionShape& s, Index query_tile, Index key_tile) {
-  const BoundMask bound = s.mask.mask.of(s.queries, s.keys);
-  Index count = 0;
-  for (Index query = 0; query < s.queries; query += query_tile) {
-    for (Index key = 0; key < s.keys; key += key_tile) {
-      bool seen = false;
-      for (Index i = query; i < std::min(s.queries, query + query_tile); ++i) {
-        for (Index j = key; j < std::min(s.keys, key + key_tile); ++j) seen |= bound.sees(i, j);
-      }
-      count += seen;
-    }
-  }
-  return count * s.batch * s.heads;
+// Products of the tiles of which a warp's rows and the columns of a step see each other.
+template <int width>
+void expect_least_products(const AttentionShape& s, const BackwardResults& y, ops::DqOrder order) {
+  const bool any_order = order == ops::DqOrder::any;
+  constexpr auto keys = kernels::attention_backward_keys_tile(kernels::architecture, width);
+  constexpr auto queries = kernels::attention_backward_queries_tile(kernels::architecture, width);
+  EXPECT_EQ(y.stream.of("attention_backward_keys").mma,
+            (any_order ? 5 : 4) * products(tiles_seen(s, keys.columns, keys.warp_rows()), keys.warp_rows(),
+                                           keys.columns, width));
+  if (any_order) return;
+  EXPECT_EQ(y.stream.of("attention_backward_queries").mma,
+            3 * products(tiles_seen(s, queries.warp_rows(), queries.columns), queries.warp_rows(),
+                         queries.columns, width));
+}
+
+template <int width>
+void expect_least_products(const AttentionShape& s, ops::DqOrder order = ops::DqOrder::ascending) {
+  SCOPED_TRACE(s);
+  const AttentionInputs x = inputs_in<BFloat16>(s);
+  const BackwardResults y =
+      backward_of<BFloat16, float>(x, ExpectedAttention(x), {.padding = 16, .dq_order = order});
+  expect_least_products<width>(s, y, order);
+  EXPECT_EQ(y.stream.of("attention_backward_keys").bank_conflicts(), 0);
+  if (order == ops::DqOrder::any) return;
+  EXPECT_EQ(y.stream.of("attention_backward_queries").bank_conflicts(), 0);
+}
+
+TEST(AttentionBackward, MultipliesOnlyWhatAWarpSees) {
+  expect_least_products<64>({1, 320, 320, 1, 1, 64, gap_of(320, 320)});
+  expect_least_products<128>({1, 131, 333, 1, 1, 128, gap_of(131, 333)});
+  expect_least_products<256>({1, 40, 321, 1, 1, 256, gap_of(40, 321)});
+  expect_least_products<64>({1, 131, 333, 1, 1, 64, gap_of(131, 333)}, ops::DqOrder::any);
+  expect_least_products<128>({1, 131, 333, 1, 1, 128, gap_of(131, 333)}, ops::DqOrder::any);
+  expect_least_products<64>({2, 131, 77, 2, 1, 64, causal});
+  expect_least_products<64>({1, 131, 259, 1, 1, 64, window});
+  expect_least_products<128>({1, 131, 90, 1, 1, 128, some_without_keys});
 }
 
 template <half T, class G, int width>
 void expect_economy(const AttentionShape& s, BackwardOptions options = {}) {
   SCOPED_TRACE(s);
   options.padding = 16;
-  const bool any_order = options.dq_order == ops::DqOrder::any;
   const AttentionInputs x = inputs_in<T>(s);
   const BackwardResults y = backward_of<T, G>(x, ExpectedAttention(x), options);
-  constexpr auto keys_tile = kernels::attention_backward_keys_tile(kernels::architecture, width);
-  constexpr auto queries_tile = kernels::attention_backward_queries_tile(kernels::architecture, width);
-  const auto products = [](const kernels::AttentionBackwardTile& tile, Index count) {
-    return count * tile.rows * tile.columns * tile.width / (16 * 8 * 16);
-  };
+  if (options.hops == 1) expect_least_products<width>(s, y, options.dq_order);
   std::vector<simt::Counters> of_tiles = {y.stream.of("attention_backward_keys")};
-  if (!any_order) of_tiles.push_back(y.stream.of("attention_backward_queries"));
-  if (options.hops == 1) {
-    EXPECT_EQ(of_tiles[0].mma,
-              (any_order ? 5 : 4) * products(keys_tile, tiles_seen(s, keys_tile.columns, keys_tile.rows)));
-    if (!any_order) {
-      EXPECT_EQ(of_tiles[1].mma,
-                3 * products(queries_tile, tiles_seen(s, queries_tile.rows, queries_tile.columns)));
-    }
+  if (options.dq_order == ops::DqOrder::ascending) {
+    of_tiles.push_back(y.stream.of("attention_backward_queries"));
   }
   for (const simt::Counters& counters : of_tiles) {
     EXPECT_EQ(counters.global_stores.instructions * 512, counters.global_stores.bytes);

@@ -1,22 +1,19 @@
-// The float32 kernels of attention, for the device.
+// Attention in float32, for nvcc: resources_test.sh looks at what it makes of the kernels.
 
-#include <trilith/kernels/attention_backward_float.hpp>
-#include <trilith/kernels/attention_forward_float.hpp>
-#include <trilith/simt/entry.cuh>
+#include <trilith/ops/cuda/attention_float.hpp>
 
-namespace trilith {
+#include "test/support/assembly.cuh"
 
-#define INSTANTIATE(...) \
-  template __global__ void simt::entry<__VA_ARGS__>(const __grid_constant__ __VA_ARGS__::Params)
+namespace trilith::test {
 
-#define INSTANTIATE_WIDTH(width)                              \
-  INSTANTIATE(kernels::AttentionForwardFloat<width>);         \
-  INSTANTIATE(kernels::AttentionBackwardQueriesFloat<width>); \
-  INSTANTIATE(kernels::AttentionBackwardKeysFloat<width>)
+void operations(const Assembly& s) {
+  using In = View<const float, 4>;
+  using Out = View<float, 4>;
+  const View<float, 3> per_query;
+  ops::attention(s, In(), In(), In(), {}, {}, Out(), per_query);
+  ops::attention_delta(s, In(), In(), per_query);
+  ops::attention_backward(s, In(), In(), In(), per_query, per_query, In(), {}, {}, {}, Out(), Out(), Out(),
+                          Out());
+}
 
-INSTANTIATE_WIDTH(64);
-INSTANTIATE_WIDTH(128);
-INSTANTIATE_WIDTH(256);
-INSTANTIATE(kernels::AttentionDeltaFloat);
-
-}  // namespace trilith
+}  // namespace trilith::test

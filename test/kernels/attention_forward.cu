@@ -1,22 +1,18 @@
-// The forward kernels of attention that are in use, for the device: resources_test.sh reads what they take.
+// Attention in 16 bits, forward, for nvcc: resources_test.sh looks at what it makes of the kernels.
 
-#include <trilith/kernels/attention_forward.hpp>
-#include <trilith/simt/entry.cuh>
+#include <trilith/ops/cuda/attention.hpp>
 
-namespace trilith {
+#include "test/support/assembly.cuh"
 
-template <half T, int width>
-using Forward =
-    kernels::AttentionForward<T, kernels::attention_forward_tile(kernels::architecture, width)>;
+namespace trilith::test {
 
-#define INSTANTIATE(...) \
-  template __global__ void simt::entry<__VA_ARGS__>(const __grid_constant__ __VA_ARGS__::Params)
+template <half T>
+void operations(const Assembly& s) {
+  using In = View<const T, 4>;
+  ops::attention(s, In(), In(), In(), {}, {}, ops::Hop(), {}, View<T, 4>(), View<float, 3>());
+}
 
-INSTANTIATE(Forward<BFloat16, 64>);
-INSTANTIATE(Forward<BFloat16, 128>);
-INSTANTIATE(Forward<BFloat16, 256>);
-INSTANTIATE(Forward<Float16, 64>);
-INSTANTIATE(Forward<Float16, 128>);
-INSTANTIATE(Forward<Float16, 256>);
+template void operations<BFloat16>(const Assembly&);
+template void operations<Float16>(const Assembly&);
 
-}  // namespace trilith
+}  // namespace trilith::test

@@ -15,7 +15,7 @@
 #include <trilith/ops/host/attention.hpp>
 #include <trilith/simt/emulator.hpp>
 
-#include "test/kernels/attention_backward_case.hpp"
+#include "test/kernels/attention_case.hpp"
 #include "test/simt/buffer.hpp"
 #include "test/support/attention_reference.hpp"
 #include "test/support/tensors.hpp"

@@ -26,43 +26,33 @@ kernels::AttentionTile tile_of(const AttentionShape& s) {
                                                                                      : 256);
 }
 
-// Tiles of keys of which one of the queries [first, first + rows) sees one.
-Index tiles_seen(const AttentionShape& s, Index first, Index rows, Index columns) {
-  const BoundMask bound = s.mask.mask.of(s.queries, s.keys);
-  Index tiles = 0;
-  for (Index key = 0; key < s.keys; key += columns) {
-    bool seen = false;
-    for (Index i = first; i < std::min(first + rows, s.queries); ++i) {
-      const KeyInterval keys = bound.keys_of(i);
-      seen |= std::max(keys.first, key) < std::min({keys.last, key + columns, s.keys});
-    }
-    tiles += seen;
-  }
-  return tiles;
-}
-
-Index tiles_seen_by_all(const AttentionShape& s, Index rows, Index columns) {
-  Index tiles = 0;
-  for (Index first = 0; first < s.queries; first += rows) tiles += tiles_seen(s, first, rows, columns);
-  return tiles * s.batch * s.heads;
-}
-
-void expect_least_work(const AttentionShape& s, const ForwardOptions& options = {}) {
-  SCOPED_TRACE(testing::Message() << s);
-  const AttentionInputs x = inputs_in<BFloat16>(s);
-  ForwardOptions aligned = options;
-  aligned.sectors = true;
-  const simt::Counters counters = forward_of<BFloat16>(x, aligned).counters;
+// Scores, and weights times values, of the tiles of keys of which one of a warp's queries sees one.
+void expect_least_products(const AttentionShape& s, const simt::Counters& counters) {
   const kernels::AttentionTile tile = tile_of(s);
-
+  const Index rows = tile.rows / tile.warps;
+  EXPECT_EQ(counters.mma, 2 * products(tiles_seen(s, rows, tile.columns), rows, tile.columns, tile.width));
   EXPECT_EQ(counters.bank_conflicts(), 0);
+}
 
-  // Scores, and weights times values: 16 × 8 × 16 multiply-adds each.
-  const Index warp_rows = tile.rows / tile.warps;
-  EXPECT_EQ(counters.mma, 2 * tiles_seen_by_all(s, warp_rows, tile.columns) * warp_rows * tile.columns *
-                              tile.width / (16 * 8 * 16));
+TEST(AttentionForwardLaws, MultipliesOnlyWhatAWarpSees) {
+  const auto expect_least = [](const AttentionShape& s) {
+    SCOPED_TRACE(s);
+    expect_least_products(s, forward_of<BFloat16>(inputs_in<BFloat16>(s)).counters);
+  };
+  expect_least({1, 320, 320, 1, 1, 64, gap_of(320, 320)});
+  expect_least({1, 131, 333, 1, 1, 128, gap_of(131, 333)});
+  expect_least({1, 40, 321, 2, 1, 256, gap_of(40, 321)});
+  expect_least({2, 131, 77, 1, 1, 64, causal});
+  expect_least({1, 131, 259, 1, 1, 128, window});
+  expect_least({1, 1, 1, 1, 1, 64, causal});
+}
 
-  // A tile of keys and values once for each block; out and lse once.
+void expect_least_work(const AttentionShape& s) {
+  SCOPED_TRACE(s);
+  const simt::Counters counters = forward_of<BFloat16>(inputs_in<BFloat16>(s), {.sectors = true}).counters;
+  expect_least_products(s, counters);
+
+  // out and lse once.
   EXPECT_EQ(counters.global_stores.bytes, s.batch * s.heads * s.queries * (2 * s.dimension + 4));
   EXPECT_EQ(counters.global_stores.sectors * 32, counters.global_stores.bytes);
 }
@@ -155,15 +145,16 @@ TEST(SoftCap, IsExactToAMillionth) {
 }
 
 // The first sentence of what is refused, or "".
-std::string refused(Index dimension, Index padding, float scale) {
+std::string refused(Index dimension, Index padding, float scale, Index keys = 2) {
   Buffer<BFloat16> x(2 * (dimension + padding) + 8);
   Buffer<std::int32_t> first(2), last(2);
   Buffer<float> lse(2);
   const View<BFloat16, 4> rows{x.data(), {1, 2, 1, dimension}, {0, dimension + padding, dimension, 1}};
+  const View<BFloat16, 4> kv{x.data(), {1, keys, 1, dimension}, {0, dimension + padding, dimension, 1}};
   const ops::KeyRanges ranges{Vector<const std::int32_t>(first.data(), {2}),
                               Vector<const std::int32_t>(last.data(), {2})};
   try {
-    ops::attention(Emulated::Stream(), rows, rows, rows, {.scale = scale}, ranges, rows,
+    ops::attention(Emulated::Stream(), rows, kv, kv, {.scale = scale}, ranges, rows,
                    View<float, 3>{lse.data(), {1, 1, 2}});
   } catch (const Error& error) {
     return error.what();
@@ -180,6 +171,8 @@ TEST(AttentionForward, RefusesWhatItCannotTake) {
   EXPECT_EQ(refused(64, 4, 1),
             "attention: a row does not begin at a multiple of 16 bytes; give strides that are multiples of "
             "8, and aligned memory");
+  EXPECT_EQ(refused(64, 0, 1, Index{1} << 31),
+            "attention: a sequence has more than 2147479551 rows; split it over context ranks");
   EXPECT_EQ(refused(64, 0, 0),
             "attention: the scale of scores is 0.000000; give a positive one, such as 1 / sqrt(dimension)");
 }

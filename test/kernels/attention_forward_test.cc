@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "test/kernels/attention_case.hpp"
 #include "test/kernels/attention_forward_case.hpp"
 
 namespace trilith::test {
@@ -75,6 +76,8 @@ TYPED_TEST(AttentionForward, IsCloseToFloat64) {
   expect_attention<T>({1, 300, 300, 1, 1, 64, window});
   expect_attention<T>({1, 320, 320, 1, 1, 64, wide_window});
   expect_attention<T>({1, 320, 320, 1, 1, 128, wide_window});
+  expect_attention<T>({1, 131, 333, 1, 1, 64, gap_of(131, 333)});
+  expect_attention<T>({1, 131, 333, 1, 1, 128, gap_of(131, 333)}, {.hops = 2});
 }
 
 TYPED_TEST(AttentionForward, TakesDimensionsBetweenWidths) {

@@ -30,33 +30,49 @@ void expect_ranges(const Mask& mask, int queries, int keys, int rows, bool some_
     }
   }
   const int tiles = ceil_divide(queries, rows);
-  Buffer<std::int32_t> table(tiles * 4, -7);
+  Buffer<std::int32_t> table(tiles * 2, -7);
   simt::Emulator emulator({.seed = 2});
   emulator.launch(kernels::TileRanges{}, {.x = ceil_divide(tiles, kernels::TileRanges::tiles_per_block)},
                   {{first.view(), last.view()}, table.view(), queries, rows});
   for (int tile = 0; tile < tiles; ++tile) {
-    const auto inside = [&](int at, int key) {
-      return table[4 * tile + at] <= key && key < table[4 * tile + at + 1];
-    };
     int least = keys, most = -1;
     for (int key = 0; key < keys; ++key) {
       bool some = false;
-      bool all = true;
       for (int i = tile * rows; i < queries && i < (tile + 1) * rows; ++i) {
-        const bool sees = first[i] <= key && key < last[i];
-        some |= sees;
-        all &= sees;
+        some |= first[i] <= key && key < last[i];
       }
       if (some) least = std::min(least, key), most = std::max(most, key);
-      ASSERT_EQ(inside(2, key), all) << "tile " << tile << ", key " << key;
     }
     for (int key = 0; key < keys; ++key) {
-      ASSERT_EQ(inside(0, key), least <= key && key <= most) << "tile " << tile << ", key " << key;
+      const bool inside = table[2 * tile] <= key && key < table[2 * tile + 1];
+      ASSERT_EQ(inside, least <= key && key <= most) << "tile " << tile << ", key " << key;
     }
   }
 }
 
-TEST(TileRanges, AreWhatSomeAndWhatAllQueriesSee) {
+// Every interval against each of its keys.
+TEST(SeenKeys, MeetAndCoverWhatTheirKeysSay) {
+  for (int first = 0; first < 7; ++first) {
+    for (int last = 0; last < 7; ++last) {
+      const kernels::SeenKeys seen{first, last};
+      for (int begin = 0; begin < 7; ++begin) {
+        for (int end = begin + 1; end < 7; ++end) {
+          bool some = false;
+          bool all = true;
+          for (int key = begin; key < end; ++key) {
+            EXPECT_EQ(seen.has(key), first <= key && key < last);
+            some |= seen.has(key);
+            all &= seen.has(key);
+          }
+          EXPECT_EQ(seen.meets(begin, end), some) << first << ", " << last << ": " << begin << ", " << end;
+          EXPECT_EQ(seen.covers(begin, end), all) << first << ", " << last << ": " << begin << ", " << end;
+        }
+      }
+    }
+  }
+}
+
+TEST(TileRanges, AreWhatSomeQueriesSee) {
   for (const bool some_empty : {false, true}) {
     for (const int rows : {64, 128}) {
       expect_ranges(mask::full(), 130, 70, rows, some_empty);

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -19,25 +18,12 @@
 #include <trilith/device/emulated.hpp>
 #include <trilith/simt/emulator.hpp>
 
+#include "test/simt/buffer.hpp"
 #include "test/support/tensors.hpp"
 
 namespace trilith::test {
 
 using ElementTypes = testing::Types<float, BFloat16, Float16>;
-
-template <class T>
-struct DeviceAllocator {
-  using value_type = T;
-  static constexpr std::align_val_t alignment{256};
-
-  DeviceAllocator() = default;
-  template <class U>
-  explicit DeviceAllocator(const DeviceAllocator<U>&) {}
-
-  T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), alignment)); }
-  void deallocate(T* data, std::size_t) { ::operator delete(data, alignment); }
-  bool operator==(const DeviceAllocator&) const { return true; }
-};
 
 // NaN in every element until something is written, and between the rows for ever.
 template <class T>

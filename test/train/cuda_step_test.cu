@@ -1,4 +1,5 @@
 // Steps of training on GPUs, in 16-bit precision.
+#include <cstddef>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -13,6 +14,8 @@ namespace {
 
 using CudaStep = GpuTest;
 
+using OneRank = Parallelism<1, 1, 1>;
+
 constexpr GptShape shape{.layers = 2, .hidden = 128, .heads = 2, .positions = 64, .vocabulary = 256};
 
 Batch counting_batch() {
@@ -25,10 +28,10 @@ Batch counting_batch() {
 }
 
 // Of 20 steps on the same batch.
-template <int Data>
+template <class Shape, class... Policies>
 std::vector<double> losses() {
-  using Layout = Config<Parallelism<1, 1, Data>, Device<Cuda>, Precision<Bf16>>;
-  CudaThreadWorld world(Data);
+  using Layout = Config<Shape, Device<Cuda>, Precision<Bf16>, Policies...>;
+  CudaThreadWorld world(Shape::shape.world());
   Trainer<Gpt, Layout> trainer{
       shape,
       world,
@@ -39,21 +42,36 @@ std::vector<double> losses() {
 }
 
 TEST_F(CudaStep, LearnsABatchByHeart) {
-  const std::vector<double> found = losses<1>();
+  const std::vector<double> found = losses<OneRank>();
   EXPECT_NEAR(found.front(), 5.55, 0.3);  // log 256, before anything is learned
   EXPECT_LT(found.back(), found.front() / 2);
 }
 
 TEST_F(CudaStep, Repeats) {
-  EXPECT_EQ(losses<1>(), losses<1>());
+  EXPECT_EQ(losses<OneRank>(), losses<OneRank>());
 }
 
-// Two ranks on one GPU, or on two. Gradients are summed in another order, and each loss of 16-bit layers is
-// good to 3 decimal digits.
+// Gradients are summed in another order, and each loss of 16-bit layers is good to 3 decimal digits.
+void expect_near(const std::vector<double>& actual, const std::vector<double>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t step = 0; step < expected.size(); ++step) {
+    EXPECT_NEAR(actual[step], expected[step], 0.02 * expected.front()) << "step " << step;
+  }
+}
+
+// Two ranks on one GPU, or on two.
 TEST_F(CudaStep, OfTwoDataRanksIsThatOfOne) {
-  const std::vector<double> one = losses<1>();
-  const std::vector<double> two = losses<2>();
-  for (std::size_t step = 0; step < one.size(); ++step) EXPECT_NEAR(one[step], two[step], 0.02 * one.front());
+  expect_near(losses<Parallelism<1, 1, 2>>(), losses<OneRank>());
+}
+
+// Whose hops run on streams of their own, as do their transfers, beside weight gradients.
+TEST_F(CudaStep, OfTwoContextRanksIsThatOfOne) {
+  expect_near(losses<Parallelism<1, 1, 1, 2>, Attention<Ring, Zigzag>>(), losses<OneRank>());
+}
+
+// One runs weight gradients beside attention's backward pass, the other after it.
+TEST_F(CudaStep, HasTheSameBitsWhetherBackwardIsWholeOrInParts) {
+  EXPECT_EQ((losses<Parallelism<1, 2, 1>, Schedule<ZeroBubbleH1>>()), losses<OneRank>());
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // A GPT on the emulated device: its steps are those of the host, but for rounding, in each precision and
 // under each axis of a layout.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <trilith/core/error.hpp>
 #include <trilith/emulated.hpp>
 
 #include "test/train/emulated_steps.hpp"
@@ -28,6 +30,20 @@ TEST(EmulatedGpt, OverTensorAndPipelineRanksTakesTheStepOfTheHost) {
 TEST(EmulatedGpt, OverARingOfContextRanksTakesTheStepOfTheHost) {
   expect_the_step_of_the_host<Gpt, Emulated, Bf16, Parallelism<1, 1, 1, 2>, Attention<Ring, Zigzag>>(
       emulated_gpt, bfloat16_tolerance);
+}
+
+TEST(EmulatedGpt, WithHeadsThatKernelsDoNotTakeIsRefusedWhenItIsMade) {
+  GptShape shape = emulated_gpt;
+  shape.heads = 8;  // of 4
+  ThreadWorld world(1);
+  using Layout = Config<Device<Emulated>, Precision<Bf16>>;
+  try {
+    const Trainer<Gpt, Layout> trainer{shape, world, emulated_options()};
+    FAIL() << "it was made";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr("attention of 8 heads with 8 key/value heads of dimension 4"));
+  }
 }
 
 }  // namespace

@@ -14,8 +14,9 @@ namespace trilith::inline v0::detail {
 
 // Throws where they are not those of attention with `heads` heads of queries.
 inline void check_settings(const ops::AttentionSettings& settings, Index heads) {
-  if (!std::isfinite(settings.scale)) {
-    throw Error("attention scales its scores by " + std::to_string(settings.scale), "give a finite scale");
+  if (!std::isfinite(settings.scale) || settings.scale <= 0) {
+    throw Error("attention scales its scores by " + std::to_string(settings.scale),
+                "give a positive, finite scale, such as 1 / sqrt(dimension)");
   }
   if (!std::isfinite(settings.soft_cap) || settings.soft_cap < 0) {
     throw Error("attention caps its scores at " + std::to_string(settings.soft_cap),

@@ -11,6 +11,10 @@
 //     attention.backward(stream, settings, {q, k, v}, out, lse, d_out, {dq, dk, dv}, room.first,
 //     room.second);
 //
+// A call's hops, their copies, kernels and transfers, run on a stream of the attention's own, forked off the
+// caller's and joined at the end: between begin_backward() and the join of what it returns, work that the
+// caller gives to its own stream runs beside them.
+//
 // Queries, keys and values are float, or the type of a fourth argument. Every rank of the group makes the
 // same calls. A rank holds the rows that rows() gives, ascending; masks are over positions of the whole
 // sequence. Where rows are padded, what they hold is finite, and what comes out for them is of no use.
@@ -35,6 +39,7 @@
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/arena.hpp>
 #include <trilith/device/device.hpp>
+#include <trilith/device/side_stream.hpp>
 #include <trilith/mask/mask.hpp>
 #include <trilith/mask/split.hpp>
 #include <trilith/ops/accumulate.hpp>
@@ -68,7 +73,8 @@ class ContextAttention {
     View<float, 3> lse = {};  // (batch, heads / U, U · rows)
   };
 
-  // Used within one call; may be shared by all that are not at work at once.
+  // Used within one call; may be shared by all calls of one ContextAttention, even before they are joined:
+  // its stream runs them one after the other.
   struct Scratch {
     typename Core::Scratch core;
     View<float, 3> delta;             // (batch, heads / U, U · rows)
@@ -77,7 +83,8 @@ class ContextAttention {
     Projections<T> dx = {};           // the same
   };
 
-  // `group` and `memory` must outlive it. Throws where the shape cannot be split over the group.
+  // `group` and `memory` must outlive it. Throws where the shape cannot be split over the group. `s`: of the
+  // place where it is to run.
   ContextAttention(const AttentionShape& shape, const Mask& mask, C& group, typename D::memory& memory,
                    const stream& s)
       : shape_(checked(shape, group.size())),
@@ -85,7 +92,8 @@ class ContextAttention {
         rank_(group.rank()),
         exchange_(group, Policy::head_ranks(group.size())),
         ranges_(s, memory, mask.of(shape.sequence, shape.sequence), blocks()),
-        core_(make_core(group)) {}
+        core_(make_core(group)),
+        side_(s) {}
   ContextAttention(const ContextAttention&) = delete;  // its parts refer to each other
   ContextAttention& operator=(const ContextAttention&) = delete;
 
@@ -127,12 +135,9 @@ class ContextAttention {
   void forward(const stream& s, const ops::AttentionSettings& settings, const Projections<const T>& x,
                View<T, 4> out, View<float, 3> lse, const Saved& saved, const Scratch& scratch) const {
     check_arguments(settings, x, out, lse);
-    if (!exchanges()) return core_.forward(s, settings, x, out, lse, saved.core, scratch.core);
-    exchange_.to_heads(s, scratch.messages, Exchanged<T>{x.q, saved.x.q}, Exchanged<T>{x.k, saved.x.k},
-                       Exchanged<T>{x.v, saved.x.v});
-    core_.forward(s, of_own_heads(settings), saved.x, saved.out, saved.lse, saved.core, scratch.core);
-    exchange_.to_rows(s, scratch.messages, Exchanged<T>{saved.out, out},
-                      Exchanged<float>{as_heads(saved.lse), as_heads(lse)});
+    SideWork<stream> hops = side_.fork(s);
+    forward_on(hops.stream(), settings, x, out, lse, saved, scratch);
+    hops.join();
   }
 
   // out and lse are those of forward, with its `saved`. dx is overwritten. Where there are sinks, d_sinks:
@@ -142,24 +147,22 @@ class ContextAttention {
                 View<const T, 4> out, View<const float, 3> lse, View<const T, 4> d_out,
                 const Projections<T>& dx, const Saved& saved, const Scratch& scratch,
                 Vector<float> d_sinks = {}, Accumulate into_sinks = Accumulate::no) const {
+    begin_backward(s, settings, x, out, lse, d_out, dx, saved, scratch, d_sinks, into_sinks).join();
+  }
+
+  // The same, to be joined by the caller. Until then nobody writes what it reads, nor touches what it writes.
+  SideWork<stream> begin_backward(const stream& s, const ops::AttentionSettings& settings,
+                                  const Projections<const T>& x, View<const T, 4> out,
+                                  View<const float, 3> lse, View<const T, 4> d_out, const Projections<T>& dx,
+                                  const Saved& saved, const Scratch& scratch, Vector<float> d_sinks = {},
+                                  Accumulate into_sinks = Accumulate::no) const {
     check_arguments(settings, x, out, lse);
     check_projections({"dq", "dk", "dv"}, dx, x.q.extent(0));
     detail::check_extents("d_out", d_out, out.extents());
     if (settings.has_sinks()) detail::check_extents("d_sinks", d_sinks, {shape_.heads});
-    if (!exchanges()) {
-      return backward_of_heads(s, settings, x, out, lse, d_out, dx, saved, scratch, d_sinks, into_sinks);
-    }
-    exchange_.to_heads(s, scratch.messages, Exchanged<T>{d_out, scratch.d_out});
-    const Index heads = shape_.heads / exchange_.ranks();
-    Vector<float> own_sinks;
-    if (settings.has_sinks()) {
-      if (into_sinks == Accumulate::no) fill(s, d_sinks, 0.0f);
-      own_sinks = d_sinks.slice(0, exchange_.place() * heads, heads);
-    }
-    backward_of_heads(s, of_own_heads(settings), saved.x, saved.out, saved.lse, scratch.d_out, scratch.dx,
-                      saved, scratch, own_sinks, Accumulate::yes);
-    exchange_.to_rows(s, scratch.messages, Exchanged<T>{scratch.dx.q, dx.q}, Exchanged<T>{scratch.dx.k, dx.k},
-                      Exchanged<T>{scratch.dx.v, dx.v});
+    SideWork<stream> hops = side_.fork(s);
+    backward_on(hops.stream(), settings, x, out, lse, d_out, dx, saved, scratch, d_sinks, into_sinks);
+    return hops;
   }
 
  private:
@@ -170,6 +173,9 @@ class ContextAttention {
     require(shape.heads > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 && shape.dimension > 0,
             "attention of " + numbers(shape),
             "heads must be a multiple of key/value heads, dimension positive");
+    require(ops::attention_takes_heads_of<stream, T>(shape.dimension),
+            "attention of " + numbers(shape) + " on a device that runs kernels",
+            "the dimension must be 256 at most, and in 16 bits a multiple of 8");
     const int exchanged = Policy::head_ranks(ranks);
     require(
         shape.heads % exchanged == 0 && shape.kv_heads % exchanged == 0,
@@ -253,6 +259,36 @@ class ContextAttention {
     return settings;
   }
 
+  void forward_on(const stream& s, const ops::AttentionSettings& settings, const Projections<const T>& x,
+                  View<T, 4> out, View<float, 3> lse, const Saved& saved, const Scratch& scratch) const {
+    if (!exchanges()) return core_.forward(s, settings, x, out, lse, saved.core, scratch.core);
+    exchange_.to_heads(s, scratch.messages, Exchanged<T>{x.q, saved.x.q}, Exchanged<T>{x.k, saved.x.k},
+                       Exchanged<T>{x.v, saved.x.v});
+    core_.forward(s, of_own_heads(settings), saved.x, saved.out, saved.lse, saved.core, scratch.core);
+    exchange_.to_rows(s, scratch.messages, Exchanged<T>{saved.out, out},
+                      Exchanged<float>{as_heads(saved.lse), as_heads(lse)});
+  }
+
+  void backward_on(const stream& s, const ops::AttentionSettings& settings, const Projections<const T>& x,
+                   View<const T, 4> out, View<const float, 3> lse, View<const T, 4> d_out,
+                   const Projections<T>& dx, const Saved& saved, const Scratch& scratch,
+                   Vector<float> d_sinks, Accumulate into_sinks) const {
+    if (!exchanges()) {
+      return backward_of_heads(s, settings, x, out, lse, d_out, dx, saved, scratch, d_sinks, into_sinks);
+    }
+    exchange_.to_heads(s, scratch.messages, Exchanged<T>{d_out, scratch.d_out});
+    const Index heads = shape_.heads / exchange_.ranks();
+    Vector<float> own_sinks;
+    if (settings.has_sinks()) {
+      if (into_sinks == Accumulate::no) fill(s, d_sinks, 0.0f);
+      own_sinks = d_sinks.slice(0, exchange_.place() * heads, heads);
+    }
+    backward_of_heads(s, of_own_heads(settings), saved.x, saved.out, saved.lse, scratch.d_out, scratch.dx,
+                      saved, scratch, own_sinks, Accumulate::yes);
+    exchange_.to_rows(s, scratch.messages, Exchanged<T>{scratch.dx.q, dx.q}, Exchanged<T>{scratch.dx.k, dx.k},
+                      Exchanged<T>{scratch.dx.v, dx.v});
+  }
+
   void backward_of_heads(const stream& s, const ops::AttentionSettings& settings,
                          const Projections<const T>& x, View<const T, 4> out, View<const float, 3> lse,
                          View<const T, 4> d_out, const Projections<T>& dx, const Saved& saved,
@@ -272,6 +308,9 @@ class ContextAttention {
   HeadExchange<D, C> exchange_;
   HopRanges<D> ranges_;
   Core core_;
+  // Of the hops. Nothing else touches the ranges, the scratch and what is saved, and it takes call after
+  // call; all else is the caller's, whose stream it follows from fork to join. Memory is given back at rest.
+  SideStream<stream> side_;
 };
 
 }  // namespace trilith::inline v0

@@ -45,6 +45,7 @@ struct ReduceRanks {
   static constexpr const char* name = "reduce_ranks";
   static constexpr int threads = 256;
   static constexpr int shared_bytes = 0;
+  static constexpr int blocks_per_multiprocessor = 5;
   using Params = RankBuffers<T>;
 
   // Some threads go over several packs: ranks that share a GPU share it with what they compute, too.

@@ -6,10 +6,11 @@
 #include <trilith/device/cuda/stream.cuh>
 #include <trilith/device/device.hpp>
 #include <trilith/device/kernel_stream.hpp>
+#include <trilith/device/side_stream.hpp>
 
 namespace trilith::inline v0 {
 
 static_assert(device<Cuda>);
-static_assert(kernel_stream<Cuda::Stream>);
+static_assert(kernel_stream<Cuda::Stream> && branching_stream<Cuda::Stream>);
 
 }  // namespace trilith::inline v0

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -45,6 +46,13 @@ class Emulated::Stream : public ops::ImmediateStream {
     kernels_->counters += kernels_->emulator.launch(kernel, grid, params);
   }
 
+  // New each time, and NaN.
+  void* scratch(std::size_t bytes) const {
+    kernels_->scratch = {};
+    kernels_->scratch = kernels_->memory.allocate(bytes);
+    return kernels_->scratch.data();
+  }
+
   // What all launches have done, since the last call of clear_counters().
   const simt::Counters& counters() const { return kernels_->counters; }
   void clear_counters() const { kernels_->counters = {}; }
@@ -60,6 +68,8 @@ class Emulated::Stream : public ops::ImmediateStream {
     explicit Kernels(simt::Emulation options) : emulator(options) {}
     simt::Emulator emulator;
     simt::Counters counters;
+    Host::Memory memory{/*poison=*/true};
+    Host::Allocation scratch;
   };
 
   std::unique_ptr<Kernels> kernels_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 
 #include <trilith/core/device_code.hpp>
 #include <trilith/device/device.hpp>
@@ -26,10 +27,14 @@ struct AnyKernel {
 }  // namespace detail
 
 // launch(kernel, grid, params) enqueues kernel(lane, params) for every lane of every block of the grid.
+// scratch(bytes) is memory, aligned to 64 bytes, for what an operation's launches leave to each other; the
+// next call may give the same.
 template <class S>
 concept kernel_stream = std::derived_from<S, ops::Stream> &&
-    requires(const S& stream, detail::AnyKernel kernel, simt::Dim3 grid, detail::AnyKernel::Params params) {
+    requires(const S& stream, detail::AnyKernel kernel, simt::Dim3 grid, detail::AnyKernel::Params params,
+             std::size_t bytes) {
   stream.launch(kernel, grid, params);
+  { stream.scratch(bytes) } -> std::same_as<void*>;
 };
 
 }  // namespace trilith::inline v0

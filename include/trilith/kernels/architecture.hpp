@@ -5,6 +5,8 @@
 // ones only.
 #pragma once
 
+#include <algorithm>
+
 namespace trilith::inline v0::kernels {
 
 // As in sm_90: 80, 90, 100. The emulator is an 80.
@@ -22,6 +24,14 @@ inline constexpr int architecture = [] {
 constexpr int shared_kib_of_multiprocessor(int sm) {
   if (sm >= 90 && sm < 120) return 228;
   return sm == 80 || sm == 87 ? 164 : 100;
+}
+
+// Blocks that a multiprocessor holds where each thread may have all the registers that it can, 255, and each
+// block this shared memory.
+constexpr int blocks_of_all_registers(int threads, int shared_bytes) {
+  const int by_registers = 65536 / (256 * threads);
+  const int by_shared_memory = shared_kib_of_multiprocessor(architecture) * 1024 / (shared_bytes + 1024);
+  return std::max(1, std::min(by_registers, by_shared_memory));
 }
 
 }  // namespace trilith::inline v0::kernels

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <trilith/core/device_code.hpp>
+#include <trilith/kernels/architecture.hpp>
 #include <trilith/kernels/attention_float_tile.hpp>
 #include <trilith/kernels/block_reduce.hpp>
 #include <trilith/kernels/strided.hpp>
@@ -18,6 +19,7 @@ namespace trilith::inline v0::kernels {
 struct AttentionDeltaFloat : FloatAttention {
   static constexpr const char* name = "attention_delta_float";
   static constexpr int shared_bytes = 0;
+  static constexpr int blocks_per_multiprocessor = 8;
 
   struct Params {
     HeadTensor<const float> out;    // (batch, queries, heads, dimension)
@@ -70,6 +72,7 @@ template <int Width>
 struct AttentionBackwardQueriesFloat : FloatAttention {
   static constexpr const char* name = "attention_backward_queries_float";
   static constexpr int shared_bytes = FloatRows<Width>::bytes(2 * own + 2 * tile) + weight_bytes;
+  static constexpr int blocks_per_multiprocessor = blocks_of_all_registers(threads, shared_bytes);
   using Params = AttentionBackwardFloatParams;
 
   template <simt::lane Lane>
@@ -143,6 +146,7 @@ template <int Width>
 struct AttentionBackwardKeysFloat : FloatAttention {
   static constexpr const char* name = "attention_backward_keys_float";
   static constexpr int shared_bytes = FloatRows<Width>::bytes(2 * own + 2 * tile) + 2 * weight_bytes;
+  static constexpr int blocks_per_multiprocessor = blocks_of_all_registers(threads, shared_bytes);
   using Params = AttentionBackwardFloatParams;
 
   template <simt::lane Lane>

@@ -14,6 +14,7 @@
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/half.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/kernels/architecture.hpp>
 #include <trilith/kernels/attention_backward_tile.hpp>
 #include <trilith/kernels/attention_backward_warp.hpp>
 #include <trilith/kernels/gradient_store.hpp>
@@ -39,6 +40,7 @@ struct AttentionBackwardKeys {
   static constexpr const char* name = "attention_backward_keys";
   static constexpr int threads = tile.threads();
   static constexpr int shared_bytes = tile.keys_shared_bytes();
+  static constexpr int blocks_per_multiprocessor = blocks_of_all_registers(threads, shared_bytes);
 
   struct Params {
     HeadTensor<const T> q;                   // (batch, queries, heads, dimension)
@@ -80,13 +82,13 @@ struct AttentionBackwardKeys {
   struct Step {
     int head;  // in the group
     int query_tile;
-    bool needs_mask;
   };
 
   // Of the queries of a step, in one of two places in turn.
   using Facts = FactsTable<2 * tile.columns>;
 
   static constexpr bool shares_d_scores = tile.exchanges() || tile.adds_dq;
+  static constexpr int last_strip = tile.warp_columns() - tile.strip;
 
   template <class Lane>
   struct Block {
@@ -134,8 +136,8 @@ struct AttentionBackwardKeys {
         lane.wait_copies(simt::Pending<0>{});
         lane.barrier();
         if constexpr (tile.stages == 2) fetch(next, turn ^ 1);
-        const Step after = take(current.needs_mask, next, turn, dk, dv);
-        if constexpr (tile.adds_dq) add_dq(current);
+        const Step after = take(next, turn, dk, dv);
+        if constexpr (tile.adds_dq) add_dq(current, turn);
         if constexpr (tile.stages == 1) {
           lane.barrier();
           fetch(next, 0);
@@ -155,7 +157,7 @@ struct AttentionBackwardKeys {
       int first = most;
       int end = 0;
       for (int each = lane.index(); each * tile.columns < p.queries; each += simt::warp_size) {
-        if (!seen(range_of(each))) continue;
+        if (!is_seen(range_of(each))) continue;
         first = each < first ? each : first;
         end = each + 1;
       }
@@ -164,10 +166,10 @@ struct AttentionBackwardKeys {
     }
 
     TRILITH_DEVICE TileRange range_of(int query_tile) const {
-      const auto range = lane.load(p.tiles, Index{query_tile} * 4, simt::Width<4>{});
-      return {range[0], range[1], range[2], range[3]};
+      const auto range = lane.load(p.tiles, Index{query_tile} * 2, simt::Width<2>{});
+      return {range[0], range[1]};
     }
-    TRILITH_DEVICE bool seen(const TileRange& range) const {
+    TRILITH_DEVICE bool is_seen(const TileRange& range) const {
       const int end_key = p.keys < first_key + tile.rows ? p.keys : first_key + tile.rows;
       return !range.empty() && range.first < end_key && range.last > first_key;
     }
@@ -176,13 +178,10 @@ struct AttentionBackwardKeys {
     TRILITH_DEVICE Step seek(int head, int query_tile) const {
       for (; head < p.group; ++head, query_tile = first_tile) {
         for (; query_tile < end_tile; ++query_tile) {
-          const TileRange range = range_of(query_tile);
-          const bool seen_by_all = range.all_first <= first_key && range.all_last >= first_key + tile.rows;
-          const int what = uniform(lane, seen(range) ? (seen_by_all ? 2 : 1) : 0);
-          if (what > 0) return {head, query_tile, what == 1};
+          if (lane.any(is_seen(range_of(query_tile)))) return {head, query_tile};
         }
       }
-      return {p.group, end_tile, false};
+      return {p.group, end_tile};
     }
 
     TRILITH_DEVICE int query_head(const Step& step) const { return kv_head * p.group + step.head; }
@@ -213,53 +212,73 @@ struct AttentionBackwardKeys {
       if (lane.thread() < tile.columns) facts.put(lane, turn * tile.columns + lane.thread(), query);
     }
 
+    // What the queries of a step see of the keys that begin with the block's row `row`, as many as a warp
+    // has. Keys beyond the last are seen by none.
+    TRILITH_DEVICE TileSight sight_of(int row, int turn) const {
+      const int begin = first_key + row;
+      const int end = begin + tile.warp_rows();
+      bool some = false;
+      bool all = true;
+      TRILITH_UNROLL
+      for (int at = 0; at < tile.columns; at += simt::warp_size) {
+        const SeenKeys seen = facts.seen(lane, turn * tile.columns + at + lane.index());
+        some |= seen.meets(begin, end);
+        all &= seen.covers(begin, end);
+      }
+      return {lane.any(some), lane.all(all)};
+    }
+
     // Takes a step, and returns the one after the next. What the next one needs of global memory is read
-    // before the last product, and so arrives while that is computed.
-    TRILITH_DEVICE Step take(bool needs_mask, const Step& next, int turn, GradientPart& dk,
-                             GradientPart& dv) const {
+    // before the last product, and so arrives while that is computed. Warps that share keys are seen alike,
+    // and so meet in the exchange, or all pass by.
+    TRILITH_DEVICE Step take(const Step& next, int turn, GradientPart& dk, GradientPart& dv) const {
       const Columns q = stage_of(q_stages, turn);
       const Columns d_out = stage_of(d_out_stages, turn);
-      ScorePart x;
-      x.clear();
-      warp.add_scores(lane, x, k, q, 0);
-      QueryFacts of_next;
-      Step after;
-      TRILITH_UNROLL
-      for (int strip = 0; strip < tile.warp_columns(); strip += tile.strip) {
-        ScoreStrip y;
-        y.clear();
-        warp.add_scores(lane, y, v, d_out, strip);
-        differentiate(x, y, strip, needs_mask, turn);
-        if constexpr (shares_d_scores) {
-          y.store(lane, d_scores, warp.row, warp.score_column + strip);
-        }
-        if constexpr (!tile.exchanges()) {
-          warp.add_product(lane, dv, x, strip, d_out, strip);
-          if (strip + tile.strip == tile.warp_columns()) {
-            of_next = facts_of(next);
-            after = seek(next.head, next.query_tile + 1);
+      const TileSight seen = sight_of(warp.row, turn);
+      ScoreStrip y;
+      if (seen.some) {
+        ScorePart x;
+        x.clear();
+        warp.add_scores(lane, x, k, q, 0);
+        TRILITH_UNROLL
+        for (int strip = 0; strip < tile.warp_columns(); strip += tile.strip) {
+          y.clear();
+          warp.add_scores(lane, y, v, d_out, strip);
+          differentiate(x, y, strip, !seen.all, turn);
+          if constexpr (shares_d_scores) {
+            y.store(lane, d_scores, warp.row, warp.score_column + strip);
           }
-          warp.add_product(lane, dk, y, 0, q, strip);
+          if constexpr (!tile.exchanges()) {
+            warp.add_product(lane, dv, x, strip, d_out, strip);
+            if (strip < last_strip) warp.add_product(lane, dk, y, 0, q, strip);
+          }
+        }
+        if constexpr (tile.exchanges()) {
+          x.store(lane, weights, warp.row, warp.score_column);
+          warp.exchange(lane);
+          warp.add_product(lane, dv, weights, d_out);
         }
       }
-      if constexpr (tile.exchanges()) {
-        x.store(lane, weights, warp.row, warp.score_column);
-        warp.exchange(lane);
-        warp.add_product(lane, dv, weights, d_out);
-        of_next = facts_of(next);
-        after = seek(next.head, next.query_tile + 1);
-        warp.add_product(lane, dk, d_scores, q);
+      const QueryFacts of_next = facts_of(next);
+      const Step after = seek(next.head, next.query_tile + 1);
+      if (seen.some) {
+        if constexpr (tile.exchanges()) {
+          warp.add_product(lane, dk, d_scores, q);
+        } else {
+          warp.add_product(lane, dk, y, 0, q, last_strip);
+        }
       }
       put_facts(of_next, turn ^ 1);
       return after;
     }
 
     // Adds what the block's keys give to dq.
-    TRILITH_DEVICE void add_dq(const Step& step) const {
+    TRILITH_DEVICE void add_dq(const Step& step, int turn) const {
       lane.barrier();  // all gradients of scores are there
       Warp::add_rows(lane, d_scores, k, p.scale,
                      GradientRows<float>{p.dq.head(batch, query_head(step)), step.query_tile * tile.columns,
-                                         0, p.queries, p.dimension});
+                                         0, p.queries, p.dimension},
+                     [&](int row) { return sight_of(row, turn).some; });
     }
 
     // Products q · k become weights, and, in the strip of columns from `strip` on, weights' gradients those
@@ -282,17 +301,19 @@ struct AttentionBackwardKeys {
         const int at = turn * tile.columns + warp.score_column + strip + 8 * n + lane.index() % 4 * 2;
         const auto lse_log2 = lane.load(facts.lse_log2, at, simt::Width<2>{});
         const auto delta = lane.load(facts.delta, at, simt::Width<2>{});
-        simt::Pack<std::int32_t, 2> first{}, last{};
+        SeenKeys seen[2];
         if constexpr (masked) {
-          first = lane.load(facts.first, at, simt::Width<2>{});
-          last = lane.load(facts.last, at, simt::Width<2>{});
+          const auto first = lane.load(facts.first, at, simt::Width<2>{});
+          const auto last = lane.load(facts.last, at, simt::Width<2>{});
+          seen[0] = {first[0], last[0]};
+          seen[1] = {first[1], last[1]};
         }
         TRILITH_UNROLL
         for (int b = 0; b < ScorePart::blocks; ++b) {
           TRILITH_UNROLL
           for (int i = 0; i < 4; ++i) {
             const int of = key + 16 * b + i / 2 * 8;
-            const bool visible = !masked || ((first[i % 2] <= of) & (of < last[i % 2]));
+            const bool visible = !masked || seen[i % 2].has(of);
             differentiate_score<capped>(lane, p.scores, lse_log2[i % 2], delta[i % 2], visible,
                                         x.x[b][strip / 8 + n][i], y.x[b][n][i]);
           }

@@ -9,9 +9,11 @@
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/half.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/kernels/architecture.hpp>
 #include <trilith/kernels/attention_backward_tile.hpp>
 #include <trilith/kernels/attention_backward_warp.hpp>
 #include <trilith/kernels/gradient_store.hpp>
+#include <trilith/kernels/hop_carry.hpp>
 #include <trilith/kernels/score_gradient.hpp>
 #include <trilith/kernels/shared_tile.hpp>
 #include <trilith/kernels/soft_cap.hpp>
@@ -22,7 +24,7 @@
 namespace trilith::inline v0::kernels {
 
 // Grid: (tiles of queries, heads, batch).
-template <half T, AttentionBackwardTile tile>
+template <half T, AttentionBackwardTile tile, HopCarry carry>
 struct AttentionBackwardQueries {
   static_assert(tile.stages == 1 || tile.stages == 2, "AttentionBackwardQueries: stages must be 1 or 2");
   static_assert(tile.rows <= tile.threads(),
@@ -31,6 +33,7 @@ struct AttentionBackwardQueries {
   static constexpr const char* name = "attention_backward_queries";
   static constexpr int threads = tile.threads();
   static constexpr int shared_bytes = tile.queries_shared_bytes();
+  static constexpr int blocks_per_multiprocessor = blocks_of_all_registers(threads, shared_bytes);
 
   struct Params {
     HeadTensor<const T> q;        // (batch, queries, heads, dimension)
@@ -41,13 +44,13 @@ struct AttentionBackwardQueries {
     PerQuery<const float> delta;  // (batch, heads, queries)
     KeyRanges ranges;             // (queries)
     HeadTensor<T> dq;             // (batch, queries, heads, dimension), of the last hop
-    HeadTensor<float> carry;      // (batch, queries, heads, dimension), between hops
+    HeadTensor<float> carry_dq;   // (batch, queries, heads, dimension), where HopCarry is memory
     int queries;
     int dimension;      // a multiple of 8
     int group;          // query heads that share a key head
     float scale;        // of products q · k
     ScoreScale scores;  // from the same scale
-    bool first_hop;
+    bool first_hop;     // where HopCarry is memory
     bool last_hop;
   };
 
@@ -67,6 +70,10 @@ struct AttentionBackwardQueries {
   using GradientPart = typename Warp::GradientPart;
 
   using Facts = FactsTable<tile.rows>;
+
+  // Constants where all keys come in one hop, so that nothing of a carry is compiled.
+  static TRILITH_DEVICE bool is_first(const Params& p) { return carry == HopCarry::none || p.first_hop; }
+  static TRILITH_DEVICE bool is_last(const Params& p) { return carry == HopCarry::none || p.last_hop; }
 
   template <class Lane>
   struct Block {
@@ -98,7 +105,7 @@ struct AttentionBackwardQueries {
     TRILITH_DEVICE void run() {
       const int end_query = p.queries < first_query + tile.rows ? p.queries : first_query + tile.rows;
       const TileRange range = tile_range(lane, p.ranges, first_query, end_query);
-      if (range.empty() && !p.first_hop && !p.last_hop) return;
+      if (range.empty() && !is_first(p) && !is_last(p)) return;
       const int end = range.empty() ? 0 : range.last;
 
       GradientPart dq;
@@ -114,7 +121,7 @@ struct AttentionBackwardQueries {
         lane.wait_copies(simt::Pending<0>{});
         lane.barrier();
         if constexpr (tile.stages == 2) fetch(key + tile.columns, end, turn ^ 1);
-        take(key, range.all_first > key || range.all_last < key + tile.columns, turn, dq);
+        take(key, turn, dq);
         if constexpr (tile.stages == 1) {
           lane.barrier();
           fetch(key + tile.columns, end, 0);
@@ -149,7 +156,17 @@ struct AttentionBackwardQueries {
       facts.put(lane, lane.thread(), own);
     }
 
-    TRILITH_DEVICE void take(int first_key, bool needs_mask, int turn, GradientPart& dq) const {
+    // What the warp's queries see of a tile.
+    TRILITH_DEVICE TileSight sight_of(int first_key) const {
+      const SeenKeys seen = facts.seen(lane, warp.row + lane.index() % tile.warp_rows());
+      return {lane.any(seen.meets(first_key, first_key + tile.columns)),
+              lane.all(seen.covers(first_key, first_key + tile.columns))};
+    }
+
+    // Warps that share queries see the same, and so meet in the exchange, or all pass by.
+    TRILITH_DEVICE void take(int first_key, int turn, GradientPart& dq) const {
+      const TileSight seen = sight_of(first_key);
+      if (!seen.some) return;
       const Columns k = stage_of(k_stages, turn);
       const Columns v = stage_of(v_stages, turn);
       ScorePart x;
@@ -160,7 +177,7 @@ struct AttentionBackwardQueries {
         ScoreStrip y;
         y.clear();
         warp.add_scores(lane, y, d_out, v, strip);
-        differentiate(x, y, strip, needs_mask, first_key);
+        differentiate(x, y, strip, !seen.all, first_key);
         if constexpr (tile.exchanges()) {
           y.store(lane, d_scores, warp.row, warp.score_column + strip);
         } else {
@@ -193,18 +210,14 @@ struct AttentionBackwardQueries {
         const int at = warp.row + 8 * half + lane.index() / 4;
         const float lse_log2 = lane.load(facts.lse_log2, at);
         const float delta = lane.load(facts.delta, at);
-        std::int32_t first = 0;
-        std::int32_t last = 0;
-        if constexpr (masked) {
-          first = lane.load(facts.first, at);
-          last = lane.load(facts.last, at);
-        }
+        SeenKeys seen;
+        if constexpr (masked) seen = facts.seen(lane, at);
         TRILITH_UNROLL
         for (int n = 0; n < ScoreStrip::columns / 8; ++n) {
           TRILITH_UNROLL
           for (int i = 0; i < 2; ++i) {
             const int of = key + 8 * n + i;
-            const bool visible = !masked || ((first <= of) & (of < last));
+            const bool visible = !masked || seen.has(of);
             differentiate_score<capped>(lane, p.scores, lse_log2, delta, visible,
                                         x.x[half / 2][strip / 8 + n][half % 2 * 2 + i],
                                         y.x[half / 2][n][half % 2 * 2 + i]);
@@ -222,11 +235,11 @@ struct AttentionBackwardQueries {
     TRILITH_DEVICE void put(const GradientPart& dq) const {
       const auto room = warp.room(lane, q);
       room.put(lane, dq, p.scale);
-      if (!p.first_hop) room.add(lane, rows_of(p.carry));
-      if (p.last_hop) {
+      if (!is_first(p)) room.add(lane, rows_of(p.carry_dq));
+      if (is_last(p)) {
         room.store(lane, rows_of(p.dq));
       } else {
-        room.store(lane, rows_of(p.carry));
+        room.store(lane, rows_of(p.carry_dq));
       }
     }
   };

@@ -70,10 +70,11 @@ struct BackwardWarp {
   }
 
   // Adds factor · scoresᵀ · rows to `to`, atomically: of its tile.columns rows a warp takes 32, and of its
-  // columns as many as there are warps for those.
-  template <simt::lane Lane>
+  // columns as many as there are warps for those. has_scores(row): whether there are scores in the rows that
+  // a warp has from `row` on.
+  template <simt::lane Lane, class HasScores>
   static TRILITH_DEVICE void add_rows(Lane& lane, const Scores& scores, const Rows& rows, float factor,
-                                      const GradientRows<float>& to) {
+                                      const GradientRows<float>& to, HasScores&& has_scores) {
     constexpr int row_parts = tile.columns / 32;
     constexpr int width = tile.width * row_parts * simt::warp_size / tile.threads();
     constexpr int part = width < 32 ? width : 32;
@@ -85,10 +86,18 @@ struct BackwardWarp {
       const int first_column = warp / row_parts * width + done;
       Accumulators<2, part> sums;
       sums.clear();
-      multiply<tile.rows>(
-          lane, sums,
-          [&](int block, int at) { return load_a_transposed(lane, scores, first_row + 16 * block, at); },
-          [&](int at, int column) { return load_b_transposed(lane, rows, at, first_column + column); });
+      TRILITH_UNROLL
+      for (int row = 0; row < tile.rows; row += tile.warp_rows()) {
+        if (!has_scores(row)) continue;
+        multiply<tile.warp_rows()>(
+            lane, sums,
+            [&](int block, int at) {
+              return load_a_transposed(lane, scores, first_row + 16 * block, row + at);
+            },
+            [&](int at, int column) {
+              return load_b_transposed(lane, rows, row + at, first_column + column);
+            });
+      }
       TRILITH_UNROLL
       for (int b = 0; b < 2; ++b) {
         TRILITH_UNROLL

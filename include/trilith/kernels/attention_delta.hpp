@@ -21,6 +21,7 @@ struct AttentionDelta {
   static constexpr int threads = 128;
   static constexpr int rows = 64;  // of a block
   static constexpr int shared_bytes = rows * 4;
+  static constexpr int blocks_per_multiprocessor = 8;
 
   struct Params {
     HeadTensor<const T> out;    // (batch, queries, heads, dimension)

@@ -5,8 +5,8 @@
 // its values, and each begins with the copy of the step that is stages - 1 later, into the place of the step
 // before it. Scores, weights and output stay in registers; the softmax is online (Dao, arXiv:2307.08691).
 //
-// Tiles go from the last that a query of the block sees to the first. A warp skips the products of one that
-// none of its queries sees, and hides nothing in one that all of them see.
+// Tiles go from the last that a query of the block sees to the first. A warp skips the products of one of
+// which none of its queries sees a key, and hides nothing in one that all of them see.
 #pragma once
 
 #include <cmath>
@@ -17,6 +17,7 @@
 #include <trilith/core/tensor.hpp>
 #include <trilith/kernels/accumulators.hpp>
 #include <trilith/kernels/attention_tile.hpp>
+#include <trilith/kernels/hop_carry.hpp>
 #include <trilith/kernels/online_softmax.hpp>
 #include <trilith/kernels/shared_tile.hpp>
 #include <trilith/kernels/soft_cap.hpp>
@@ -28,7 +29,7 @@
 namespace trilith::inline v0::kernels {
 
 // Grid: tiles of queries, heads, batch.
-template <half T, AttentionTile tile>
+template <half T, AttentionTile tile, HopCarry carry>
 struct AttentionForward {
   static_assert(tile.rows % (16 * tile.warps) == 0 && tile.columns % 16 == 0 && tile.stages >= 2,
                 "AttentionForward: warps take rows and keys by 16, and keys and values need a stage each");
@@ -36,6 +37,7 @@ struct AttentionForward {
   static constexpr const char* name = "attention_forward";
   static constexpr int threads = tile.threads();
   static constexpr int shared_bytes = tile.shared_bytes();
+  // No blocks_per_multiprocessor: with any, ptxas spills on sm_100 at width 128.
 
   struct Params {
     HeadTensor<const T> q;            // (batch, queries, heads, dimension)
@@ -43,7 +45,7 @@ struct AttentionForward {
     HeadTensor<const T> v;            // (batch, keys, heads / group, dimension)
     HeadTensor<T> out;                // (batch, queries, heads, dimension): written by the last hop
     PerQuery<float> lse;              // (batch, heads, queries): written by the last hop
-    HeadTensor<float> carry_out;      // (batch, queries, heads, dimension): between hops
+    HeadTensor<float> carry_out;      // (batch, queries, heads, dimension): where HopCarry is memory
     PerQuery<float> carry_maximum;    // (batch, heads, queries)
     PerQuery<float> carry_sum;        // (batch, heads, queries)
     KeyRanges ranges;                 // (queries)
@@ -52,7 +54,7 @@ struct AttentionForward {
     int dimension;  // a multiple of 8
     int group;      // query heads of a key head
     ScoreScale scale;
-    bool first_hop;
+    bool first_hop;  // where HopCarry is memory
     bool last_hop;
   };
 
@@ -67,22 +69,22 @@ struct AttentionForward {
     const int first = (lane.grid().x - 1 - lane.block().x) * tile.rows;
     const int warp_row = lane.warp() * warp_rows;
 
-    const TileRange seen = range_of(lane, p, first, tile.rows);
-    if (seen.empty() && !p.first_hop && !p.last_hop) return;
+    const TileRange range = block_range(lane, p, first);
+    if (range.empty() && !is_first(p) && !is_last(p)) return;
     copy_tile<threads>(lane, queries, p.q.head(batch, head), first, p.queries, p.dimension);
-    const auto seen_by_warps = lane.shared(simt::Array<std::int32_t, 4 * tile.warps>{});
-    put_warp_range(lane, p, first + warp_row, seen_by_warps);
+    const auto intervals = lane.shared(simt::Array<std::int32_t, 2 * tile.rows>{});
+    put_intervals(lane, p, first + warp_row, intervals);
     const int kv_head = head / p.group;
     const StridedRows<const T> k = p.k.head(batch, kv_head);
     const StridedRows<const T> v = p.v.head(batch, kv_head);
-    const int last_tile = seen.empty() ? -1 : (seen.last - 1) / tile.columns;
-    const int steps = seen.empty() ? 0 : 2 * (last_tile - seen.first / tile.columns + 1);
+    const int last_tile = range.empty() ? -1 : (range.last - 1) / tile.columns;
+    const int steps = range.empty() ? 0 : 2 * (last_tile - range.first / tile.columns + 1);
 
     // Rows of keys beyond those that are seen come as zeros: what lies there may be no number.
     const auto copy_step = [&](int step) {
       if (step < steps) {
         const KeyTile to{ring, step % tile.stages * KeyTile::size};
-        copy_tile<threads>(lane, to, step % 2 == 0 ? k : v, (last_tile - step / 2) * tile.columns, seen.last,
+        copy_tile<threads>(lane, to, step % 2 == 0 ? k : v, (last_tile - step / 2) * tile.columns, range.last,
                            p.dimension);
       }
       lane.commit_copies();
@@ -99,13 +101,10 @@ struct AttentionForward {
     Softmax softmax;
     Output out;
     begin(lane, p, first + warp_row, softmax, out);
-    for (int step = 0; step < steps; step += 2) {
-      const int key = (last_tile - step / 2) * tile.columns;
-      // From shared memory, where it takes no registers.
-      const auto seen_by_warp = lane.load(seen_by_warps, 4 * lane.warp(), simt::Width<4>{});
-      const bool some = key < seen_by_warp[1] && key + tile.columns > seen_by_warp[0];
-      const bool all = key >= seen_by_warp[2] && key + tile.columns <= seen_by_warp[3];
-      if (!some) {
+    int key = last_tile * tile.columns;
+    for (int step = 0; step < steps; step += 2, key -= tile.columns) {
+      if (!sight_of(lane, intervals, key).some) {
+        // The warp's share of the block's copies. Scores under a condition would not fit in registers.
         begin_step(step);
         begin_step(step + 1);
         continue;
@@ -118,7 +117,7 @@ struct AttentionForward {
           [&](int at, int column) { return load_b(lane, keys, at, column); });
       const KeyTile values = begin_step(step + 1);
       if (p.scale.cap > 0) cap_scores(lane, scores, p.scale);
-      if (!all) hide(lane, p, first + warp_row, key, scores);
+      if (!sight_of(lane, intervals, key).all) hide(lane, intervals, key, scores);
       softmax.take(lane, scores, p.scale.log2_unit, out);
       multiply<tile.columns>(
           lane, out, [&](int block, int at) { return scores.template as_a<T>(block, at); },
@@ -131,6 +130,7 @@ struct AttentionForward {
 
  private:
   static constexpr int warp_rows = tile.rows / tile.warps;
+  static_assert(warp_rows <= simt::warp_size, "AttentionForward: a lane must have one query at most");
   static constexpr int blocks = warp_rows / 16;
 
   using QueryTile = SharedTile<T, tile.rows, tile.width>;
@@ -139,33 +139,48 @@ struct AttentionForward {
   using Output = Accumulators<blocks, tile.width>;
   using Softmax = OnlineSoftmax<blocks>;
 
+  // Constants where all keys come in one hop, so that nothing of a carry is compiled.
+  static TRILITH_DEVICE bool is_first(const Params& p) { return carry == HopCarry::none || p.first_hop; }
+  static TRILITH_DEVICE bool is_last(const Params& p) { return carry == HopCarry::none || p.last_hop; }
+
   template <class Lane>
-  static TRILITH_DEVICE TileRange range_of(Lane& lane, const Params& p, int first, int rows) {
-    return tile_range(lane, p.ranges, first, rows < p.queries - first ? first + rows : p.queries);
+  static TRILITH_DEVICE TileRange block_range(Lane& lane, const Params& p, int first) {
+    return tile_range(lane, p.ranges, first, tile.rows < p.queries - first ? first + tile.rows : p.queries);
   }
 
-  // What the warp's queries see, as a TileRange has it.
+  // What the warp's queries, from `query` on, see: two numbers each, nothing beyond the last query.
   template <class Lane>
-  static TRILITH_DEVICE void put_warp_range(Lane& lane, const Params& p, int query,
-                                            const simt::Shared<std::int32_t>& to) {
-    const TileRange seen = range_of(lane, p, query, warp_rows);
-    if (lane.index() == 0) {
-      lane.store(to, 4 * lane.warp(),
-                 simt::Pack<std::int32_t, 4>{{seen.first, seen.last, seen.all_first, seen.all_last}});
+  static TRILITH_DEVICE void put_intervals(Lane& lane, const Params& p, int query,
+                                           const simt::Shared<std::int32_t>& intervals) {
+    const int own = query + lane.index();
+    if (lane.index() < warp_rows) {
+      simt::Pack<std::int32_t, 2> seen{};
+      if (own < p.queries) seen = {{lane.load(p.ranges.first, own), lane.load(p.ranges.last, own)}};
+      lane.store(intervals, 2 * (lane.warp() * warp_rows + lane.index()), seen);
     }
     lane.sync_warp();
   }
-
-  // `query`: the warp's first.
+  // Of the warp's query `own`.
   template <class Lane>
-  static TRILITH_DEVICE void hide(Lane& lane, const Params& p, int query, int key, Scores& scores) {
+  static TRILITH_DEVICE SeenKeys seen_by(Lane& lane, const simt::Shared<std::int32_t>& intervals, int own) {
+    const auto seen = lane.load(intervals, 2 * (lane.warp() * warp_rows + own), simt::Width<2>{});
+    return {seen[0], seen[1]};
+  }
+
+  // Of the tile whose first key is `key`. It is asked for twice a tile: between, it takes no registers.
+  template <class Lane>
+  static TRILITH_DEVICE TileSight sight_of(Lane& lane, const simt::Shared<std::int32_t>& intervals, int key) {
+    const SeenKeys seen = seen_by(lane, intervals, lane.index() % warp_rows);
+    return {lane.any(seen.meets(key, key + tile.columns)), lane.all(seen.covers(key, key + tile.columns))};
+  }
+
+  template <class Lane>
+  static TRILITH_DEVICE void hide(Lane& lane, const simt::Shared<std::int32_t>& intervals, int key,
+                                  Scores& scores) {
     TRILITH_UNROLL
     for (int row = 0; row < Softmax::rows; ++row) {
-      const int own = query + query_of_row(lane.index(), row);
-      const bool exists = own < p.queries;
-      const int first = exists ? lane.load(p.ranges.first, own) : 0;
-      const int last = exists ? lane.load(p.ranges.last, own) : 0;
-      hide_scores(lane, scores, row, first - key, last - key);
+      const SeenKeys seen = seen_by(lane, intervals, query_of_row(lane.index(), row));
+      hide_scores(lane, scores, row, seen.first - key, seen.last - key);
     }
   }
 
@@ -173,7 +188,7 @@ struct AttentionForward {
   static TRILITH_DEVICE void begin(Lane& lane, const Params& p, int query, Softmax& softmax, Output& out) {
     const int batch = lane.block().z;
     const int head = lane.block().y;
-    if (p.first_hop) {
+    if (is_first(p)) {
       const float sink = p.sinks.size > 0 ? lane.load(p.sinks, head) : minus_infinity;
       softmax.begin(lane, sink * p.scale.per_unit);
       out.clear();
@@ -189,14 +204,14 @@ struct AttentionForward {
       // The sum is the quad's, of which its first lane begins with all.
       softmax.sum[row] =
           exists && lane.index() % 4 == 0 ? lane.load(p.carry_sum.head(batch, head), own) : 0.0f;
+      const auto own_row = carried.elements.from(own * carried.stride + column_of_four(lane));
       TRILITH_UNROLL
-      for (int n = 0; n < tile.width / 8; ++n) {
-        const int column = 8 * n + lane.index() % 4 * 2;
-        simt::Pack<float, 2> pair{{0, 0}};
-        if (exists && column < p.dimension)
-          pair = lane.load(carried.elements, own * carried.stride + column, simt::Width<2>{});
-        out.x[row / 2][n][row % 2 * 2] = pair[0];
-        out.x[row / 2][n][row % 2 * 2 + 1] = pair[1];
+      for (int n = 0; n < tile.width / 8; n += 2) {
+        simt::Pack<float, 4> four{{0, 0, 0, 0}};
+        if (exists && has_four(lane, p, n)) four = lane.load(own_row, 8 * n, simt::Width<4>{});
+        trade(lane, four);
+        TRILITH_UNROLL
+        for (int i = 0; i < 4; ++i) out.x[row / 2][n + i / 2][row % 2 * 2 + i % 2] = four[i];
       }
     }
   }
@@ -208,14 +223,16 @@ struct AttentionForward {
                                     Softmax& softmax, Output& out) {
     const int batch = lane.block().z;
     const int head = lane.block().y;
-    const int warp_row = lane.warp() * warp_rows;
+    // Asked anew where the carry was read: else the addresses of its rows stay in registers all along.
+    const int warp = carry == HopCarry::memory ? uniform(lane, lane.warp()) : lane.warp();
+    const int warp_row = warp * warp_rows;
     TRILITH_UNROLL
     for (int row = 0; row < Softmax::rows; ++row) {
       const float sum = warp_reduce<4>(lane, softmax.sum[row], Sum{});
       const float maximum = softmax.maximum[row] * p.scale.unit;
       const int own = first + warp_row + query_of_row(lane.index(), row);
       const bool mine = lane.index() % 4 == 0 && own < p.queries;
-      if (p.last_hop) {
+      if (is_last(p)) {
         const float inverse = sum > 0 ? quick_quotient(1.0f, sum) : 0.0f;
         for_row(out, row, [&](float& x) { x *= inverse; });
         if (mine) lane.store(p.lse.head(batch, head), own, maximum + std::log(sum));
@@ -224,7 +241,7 @@ struct AttentionForward {
         lane.store(p.carry_sum.head(batch, head), own, sum);
       }
     }
-    if (p.last_hop) {
+    if (is_last(p)) {
       out.store(lane, queries, warp_row, 0);
       lane.sync_warp();
       store_rows<warp_rows>(lane, queries, warp_row, p.out.head(batch, head), first + warp_row, p.queries,
@@ -234,23 +251,43 @@ struct AttentionForward {
     }
   }
 
-  // Of each row a quad stores 8 floats at a time, a sector.
   template <class Lane>
   static TRILITH_DEVICE void store_carry(Lane& lane, const StridedRows<float>& to, const Params& p, int query,
                                          const Output& out) {
     TRILITH_UNROLL
     for (int row = 0; row < Softmax::rows; ++row) {
       const int own = query + query_of_row(lane.index(), row);
-      if (own >= p.queries) continue;
+      const auto own_row = to.elements.from(own * to.stride + column_of_four(lane));
       TRILITH_UNROLL
-      for (int n = 0; n < tile.width / 8; ++n) {
-        const int column = 8 * n + lane.index() % 4 * 2;
-        const simt::Accumulator& x = out.x[row / 2][n];
-        if (column < p.dimension) {
-          lane.store(to.elements, own * to.stride + column,
-                     simt::Pack<float, 2>{{x[row % 2 * 2], x[row % 2 * 2 + 1]}});
-        }
+      for (int n = 0; n < tile.width / 8; n += 2) {
+        simt::Pack<float, 4> four;
+        TRILITH_UNROLL
+        for (int i = 0; i < 4; ++i) four[i] = out.x[row / 2][n + i / 2][row % 2 * 2 + i % 2];
+        trade(lane, four);
+        if (own < p.queries && has_four(lane, p, n)) lane.store(own_row, 8 * n, four);
       }
+    }
+  }
+
+  // A lane has two floats of each fragment of 8 columns, and four side by side go to and from memory at once.
+  // So of two neighbours one moves those that both have of fragment n, the other those of n + 1: trade()
+  // makes the one of the other, either way.
+  template <class Lane>
+  static TRILITH_DEVICE int column_of_four(const Lane& lane) {
+    return lane.index() % 2 * 8 + lane.index() / 2 % 2 * 4;
+  }
+  template <class Lane>
+  static TRILITH_DEVICE bool has_four(const Lane& lane, const Params& p, int n) {
+    return 8 * (n + lane.index() % 2) < p.dimension;
+  }
+  template <class Lane>
+  static TRILITH_DEVICE void trade(Lane& lane, simt::Pack<float, 4>& four) {
+    const bool odd = lane.index() % 2 != 0;
+    TRILITH_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const float got = lane.shuffle_xor(odd ? four[i] : four[i + 2], 1);
+      four[i] = odd ? got : four[i];
+      four[i + 2] = odd ? four[i + 2] : got;
     }
   }
 };

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include <trilith/core/device_code.hpp>
+#include <trilith/kernels/architecture.hpp>
 #include <trilith/kernels/attention_float_tile.hpp>
 #include <trilith/kernels/block_reduce.hpp>
 #include <trilith/kernels/strided.hpp>
@@ -21,6 +22,7 @@ template <int Width>
 struct AttentionForwardFloat : FloatAttention {
   static constexpr const char* name = "attention_forward_float";
   static constexpr int shared_bytes = FloatRows<Width>::bytes(own + 2 * tile) + weight_bytes;
+  static constexpr int blocks_per_multiprocessor = blocks_of_all_registers(threads, shared_bytes);
 
   struct Params {
     HeadTensor<const float> q;        // (batch, queries, heads, dimension)

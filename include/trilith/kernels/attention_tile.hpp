@@ -15,8 +15,8 @@ struct AttentionTile {
   friend constexpr bool operator==(const AttentionTile&, const AttentionTile&) = default;
 
   constexpr int threads() const { return 32 * warps; }
-  // Of queries, of the stages, and of what the warps see.
-  constexpr int shared_bytes() const { return 2 * width * (rows + stages * columns) + 16 * warps; }
+  // Of queries, of the stages, and of the keys that each query sees.
+  constexpr int shared_bytes() const { return 2 * width * (rows + stages * columns) + 8 * rows; }
 };
 
 // Tiles of the forward pass. A warp has 32 queries, so that a fragment of keys or values serves 4 mma, or 16

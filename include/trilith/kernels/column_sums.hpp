@@ -1,5 +1,6 @@
-// Sums over the rows of a matrix, column by column, in one pass and without memory for partial sums: a block
-// takes all rows of 32 columns. Its threads share out the rows and add their sums in a fixed order.
+// Sums over the rows of a matrix, column by column. A block takes 32 columns, of all rows or of a part of
+// them: where there are few columns, the sums of parts fill the machine, and are themselves summed by a
+// second launch. Its threads share out the rows and add their sums in a fixed order.
 //
 //   struct Terms {
 //     static constexpr const char* name = "sums";
@@ -10,6 +11,8 @@
 //     TRILITH_DEVICE void operator()(Lane&, Index row, Index column, const Params&, Floats<N>* sums) const;
 //   };
 #pragma once
+
+#include <algorithm>
 
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/rounding.hpp>
@@ -25,39 +28,48 @@ namespace trilith::inline v0::kernels {
 template <class Terms, int N>
 struct ColumnSums {
   static constexpr const char* name = Terms::name;
-  static constexpr int threads = 512;
+  static constexpr int threads = 256;
   static constexpr int columns = 32;  // of a block: 64 bytes or more of a row, in one piece
   static constexpr int warps = threads / simt::warp_size;
   static constexpr int shared_bytes = Terms::count * warps * columns * static_cast<int>(sizeof(float));
+  static constexpr int blocks_per_multiprocessor = 3;
   struct Params {
-    Index rows;
+    Index rows;     // of all parts
     Index columns;  // a multiple of N
     bool accumulate;
     typename Terms::Params terms;
-    simt::Global<float> sums[Terms::count];  // (columns), overwritten or added to
+    simt::Global<float> sums[Terms::count];  // (parts, columns), overwritten or added to
   };
 
-  static constexpr simt::Dim3 grid(Index all_columns) {
-    return {.x = static_cast<int>(ceil_divide(all_columns, Index{columns}))};
+  // Parts of the rows: as many as make a grid of `enough` blocks, but none so small that a thread would have
+  // no batch of rows. The same on every GPU, so that sums are the same bits.
+  static constexpr int parts(Index rows, Index all_columns) {
+    constexpr Index enough = 384;  // three for each of 128 multiprocessors
+    const Index of_columns = ceil_divide(all_columns, Index{columns});
+    return static_cast<int>(std::max<Index>(1, std::min(enough / of_columns, rows / (batch * step))));
+  }
+
+  static constexpr simt::Dim3 grid(Index all_columns, int parts) {
+    return {.x = static_cast<int>(ceil_divide(all_columns, Index{columns})), .y = parts};
   }
 
   template <simt::lane Lane>
   TRILITH_DEVICE void operator()(Lane& lane, const Params& p) const {
-    constexpr int across = columns / N;  // threads that share a row
     const Index first = Index{lane.block().x} * columns;
     const int column = lane.thread() % across * N;
     Floats<N> sums[Terms::count];
     TRILITH_UNROLL
     for (int i = 0; i < Terms::count; ++i) sums[i] = all_equal<N>(0.0f);
     if (first + column < p.columns) {
-      constexpr Index step = threads / across;
-      constexpr int batch = 4;  // rows whose loads are under way at once
-      Index row = lane.thread() / across;
-      for (; row + (batch - 1) * step < p.rows; row += batch * step) {
+      const Index of_part = ceil_divide(p.rows, Index{lane.grid().y});
+      const Index begin = lane.block().y * of_part;
+      const Index end = begin + of_part < p.rows ? begin + of_part : p.rows;
+      Index row = begin + lane.thread() / across;
+      for (; row + (batch - 1) * step < end; row += batch * step) {
         TRILITH_UNROLL
         for (int i = 0; i < batch; ++i) Terms{}(lane, row + i * step, first + column, p.terms, sums);
       }
-      for (; row < p.rows; row += step) Terms{}(lane, row, first + column, p.terms, sums);
+      for (; row < end; row += step) Terms{}(lane, row, first + column, p.terms, sums);
     }
 
     // (count, warps, columns)
@@ -76,17 +88,22 @@ struct ColumnSums {
       for (int warp = 0; warp < warps; ++warp) {
         sum += lane.load(of_warps, (lane.warp() * warps + warp) * columns + lane.index());
       }
+      const Index place = lane.block().y * p.columns + mine;
       // Not indexed by the warp, which would put the parameters in local memory.
       TRILITH_UNROLL
       for (int i = 0; i < Terms::count; ++i) {
         if (lane.warp() != i) continue;
-        if (p.accumulate) sum += lane.load(p.sums[i], mine);
-        lane.store(p.sums[i], mine, sum);
+        if (p.accumulate) sum += lane.load(p.sums[i], place);
+        lane.store(p.sums[i], place, sum);
       }
     }
   }
 
  private:
+  static constexpr int across = columns / N;  // threads that share a row
+  static constexpr Index step = threads / across;
+  static constexpr int batch = 4;  // rows whose loads are under way at once
+
   // Over the lanes that have the same columns as this one, N in all, which end with one column each: lane
   // r · across + c with column c · N + r. In every step a lane gives away half of the columns it still has.
   template <class Lane>
@@ -107,7 +124,7 @@ struct ColumnSums {
   }
 };
 
-// The sum of dy itself: the gradient of a bias.
+// The sum of dy itself: the gradient of a bias, or of sums of parts of the rows.
 template <element T>
 struct BiasTerms {
   static constexpr const char* name = "bias_gradient";

@@ -33,6 +33,7 @@ namespace trilith::inline v0::kernels {
 // most 4 items of a thread in each. Neighbours take neighbouring items.
 struct Share {
   static constexpr int threads = 256;
+  static constexpr int blocks_per_multiprocessor = 5;  // 48 registers, for the loads under way
   static constexpr int steps = 4;
   static constexpr Index most = 4000000000;  // rows, and items
 
@@ -76,6 +77,7 @@ struct EachPack {
   static constexpr const char* name = Operation::name;
   static constexpr int threads = Share::threads;
   static constexpr int shared_bytes = 0;
+  static constexpr int blocks_per_multiprocessor = Share::blocks_per_multiprocessor;
   struct Params {
     Share share;    // of packs of N columns
     Index columns;  // if not a multiple of N, the last pack goes column by column

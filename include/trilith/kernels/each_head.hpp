@@ -18,6 +18,7 @@ struct EachHead {
   static constexpr const char* name = Operation::name;
   static constexpr int threads = Share::threads;
   static constexpr int shared_bytes = 0;
+  static constexpr int blocks_per_multiprocessor = Share::blocks_per_multiprocessor;
   struct Params {
     Share share;  // of the packs of all heads of a row
     std::uint32_t rows;

@@ -1,8 +1,9 @@
 // The gradient of a token table: d_table[token n] += dy[n], in ascending n, without atomics and without
 // memory of its own.
 //
-// A block takes a token n and up to 4 packs of columns a thread. It goes on only where no token before n is
-// equal; then it looks for all equal ones from n on, a few at once, and adds their rows.
+// A block takes a token n and up to 4 packs of columns a thread. It looks back from n, and ends as soon as it
+// meets an equal token, as most do in a text; the first of its kind then looks for all equal ones from n on,
+// and adds their rows.
 #pragma once
 
 #include <bit>
@@ -26,7 +27,10 @@ struct EmbeddingBackward {
   static constexpr int threads = 128;
   static constexpr int warps = threads / simt::warp_size;
   static constexpr int packs = 4;
-  static constexpr int shared_bytes = 2 * warps * 4;
+  static constexpr int looks = 4;  // tokens of a thread whose loads are under way at once
+  static constexpr int words = looks * warps;
+  static constexpr int shared_bytes = 2 * words * 4;
+  static constexpr int blocks_per_multiprocessor = 8;
   struct Params {
     simt::Global<const std::int32_t> tokens;
     StridedRows<const T> dy;
@@ -46,46 +50,62 @@ struct EmbeddingBackward {
     const std::int32_t token = lane.load(p.tokens, n);
     const Index row = p.held.of(token);
     if (row < 0) return;
-    const auto of_warps = lane.shared(simt::Array<std::uint32_t, 2 * warps>{});
-    bool earlier = false;
-    for (int m = lane.thread(); m < n; m += threads) earlier |= lane.load(p.tokens, m) == token;
-    if (vote(lane, of_warps, 0, earlier)) return;
+    const auto found = lane.shared(simt::Array<std::uint32_t, 2 * words>{});
+    constexpr int span = looks * threads;
+    int half = 0;
+    const auto look = [&](int base, int end) {
+      half = words - half;
+      return find(lane, p.tokens, token, base, end, found, half);
+    };
+    for (int end = n; end > 0; end -= span) {
+      if (look(end - span, end)) return;
+    }
 
     const int first = (lane.block().y * threads * packs + lane.thread()) * N;
     Floats<N> sums[packs];
     for_each_pack(first, p.columns,
                   [&](int i, int column) { sums[i] = load_floats<N>(lane, p.d_table, row, column); });
     const int count = static_cast<int>(p.tokens.size);
-    int half = 1;
-    for (int base = n; base < count; base += threads) {
-      const int m = base + lane.thread();
-      vote(lane, of_warps, half, m < count && lane.load(p.tokens, m) == token);
-      for (int warp = 0; warp < warps; ++warp) {
-        for (std::uint32_t equal = lane.load(of_warps, half * warps + warp); equal != 0; equal &= equal - 1) {
-          const Index from = base + warp * simt::warp_size + std::countr_zero(equal);
+    for (int base = n; base < count; base += span) {
+      if (!look(base, count)) continue;
+      for (int word = 0; word < words; ++word) {
+        for (std::uint32_t equal = lane.load(found, half + word); equal != 0; equal &= equal - 1) {
+          const Index from = base + word * simt::warp_size + std::countr_zero(equal);
           for_each_pack(first, p.columns, [&](int i, int column) {
             sums[i] = sums[i] + load_floats<N>(lane, p.dy, from, column);
           });
         }
       }
-      half = 1 - half;
     }
     for_each_pack(first, p.columns,
                   [&](int i, int column) { store_floats(lane, p.d_table, row, column, sums[i]); });
   }
 
  private:
-  // Leaves each warp's votes in a half of `of_warps`; they are read before this half is used again. Whether
-  // there is any.
+  // Which of the `words` · 32 tokens from `base` on, up to `end`, are `token`: a bit each, in the words of
+  // `found` from `half` on, which are read before this half is used again. Whether any is.
   template <class Lane>
-  static TRILITH_DEVICE bool vote(Lane& lane, simt::Shared<std::uint32_t> of_warps, int half, bool mine) {
-    const std::uint32_t votes = lane.ballot(mine);
-    if (lane.index() == 0) lane.store(of_warps, half * warps + lane.warp(), votes);
-    lane.barrier();
-    std::uint32_t all = 0;
+  static TRILITH_DEVICE bool find(Lane& lane, simt::Global<const std::int32_t> tokens, std::int32_t token,
+                                  int base, int end, simt::Shared<std::uint32_t> found, int half) {
+    bool equal[looks];
     TRILITH_UNROLL
-    for (int warp = 0; warp < warps; ++warp) all |= lane.load(of_warps, half * warps + warp);
-    return all != 0;
+    for (int i = 0; i < looks; ++i) {
+      const int m = base + i * threads + lane.thread();
+      equal[i] = m >= 0 && m < end && lane.load(tokens, m) == token;
+    }
+    TRILITH_UNROLL
+    for (int i = 0; i < looks; ++i) {
+      const std::uint32_t word = lane.ballot(equal[i]);
+      if (lane.index() == 0) lane.store(found, half + i * warps + lane.warp(), word);
+    }
+    lane.barrier();
+    std::uint32_t any = 0;
+    TRILITH_UNROLL
+    for (int i = 0; i < words; i += 4) {
+      const auto four = lane.load(found, half + i, simt::Width<4>{});
+      any |= four[0] | four[1] | four[2] | four[3];
+    }
+    return any != 0;
   }
 
   template <class F>

@@ -47,6 +47,7 @@ struct Norm {
   static constexpr int threads = Team.block_threads();
   using Reduction = BlockReduction<float, Team.warps()>;
   static constexpr int shared_bytes = Reduction::shared_bytes;
+  static constexpr int blocks_per_multiprocessor = 768 / threads;
   using Params = NormParams<T>;
 
   template <simt::lane Lane>

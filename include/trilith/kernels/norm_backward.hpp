@@ -39,6 +39,7 @@ struct NormBackward {
   static constexpr int threads = Team.block_threads();
   using Reduction = BlockReduction<Floats<2>, Team.warps()>;
   static constexpr int shared_bytes = Reduction::shared_bytes;
+  static constexpr int blocks_per_multiprocessor = 512 / threads;
   using Params = NormBackwardParams<T>;
 
   template <simt::lane Lane>

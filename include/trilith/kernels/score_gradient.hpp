@@ -48,6 +48,10 @@ struct FactsTable {
     lane.store(first, at, query.first);
     lane.store(last, at, query.last);
   }
+  template <simt::lane Lane>
+  TRILITH_DEVICE SeenKeys seen(Lane& lane, int at) const {
+    return {lane.load(first, at), lane.load(last, at)};
+  }
 };
 
 // x, a product q · k, becomes its weight; y, the weight's gradient, that of the product over its scale. Both

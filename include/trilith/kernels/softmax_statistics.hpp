@@ -48,6 +48,7 @@ struct SoftmaxStatistics {
   static constexpr int threads = 256;
   using Reduction = BlockReduction<float, threads / simt::warp_size>;
   static constexpr int shared_bytes = Reduction::shared_bytes;
+  static constexpr int blocks_per_multiprocessor = 8;
   struct Params {
     StridedRows<const T> logits;
     Index columns;  // any number

@@ -1,5 +1,5 @@
-// Which keys the queries of a tile see, all together and each of them: what tells an attention kernel which
-// tiles of keys to visit, and which of those need no mask.
+// Which keys queries see, each of them, those of a tile and those of a warp: what tells an attention kernel
+// which tiles of keys to visit, which of those to skip, and which need no mask.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,35 @@ struct KeyRanges {
   simt::Global<const std::int32_t> last;   // (queries)
 };
 
-// Intervals of keys, empty where first ≥ last.
+// The keys that a query sees: [first, last), none where first ≥ last.
+struct SeenKeys {
+  std::int32_t first = 0;
+  std::int32_t last = 0;
+
+  // Without a branch.
+  TRILITH_DEVICE bool has(std::int32_t key) const {
+    return (static_cast<int>(first <= key) & static_cast<int>(key < last)) != 0;
+  }
+  // Some of the keys [begin, end), and all of them, of which there is one at least.
+  TRILITH_DEVICE bool meets(std::int32_t begin, std::int32_t end) const {
+    return (first > begin ? first : begin) < (last < end ? last : end);
+  }
+  TRILITH_DEVICE bool covers(std::int32_t begin, std::int32_t end) const {
+    return first <= begin && last >= end;
+  }
+};
+
+// What the queries of a warp see of a tile of keys.
+struct TileSight {
+  bool some;  // one of the queries sees one of the keys
+  bool all;   // all see all
+};
+
+// The keys that some query of a tile sees, with what may lie between them: [first, last), none where
+// first ≥ last.
 struct TileRange {
-  std::int32_t first;  // keys that some query sees, with what may lie between them
+  std::int32_t first;
   std::int32_t last;
-  std::int32_t all_first;  // keys that every query sees
-  std::int32_t all_last;
 
   TRILITH_DEVICE bool empty() const { return first >= last; }
 };
@@ -34,7 +57,7 @@ struct TileRange {
 template <simt::lane Lane>
 TRILITH_DEVICE TileRange tile_range(Lane& lane, const KeyRanges& ranges, int first_query, int last_query) {
   constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
-  TileRange range{most, 0, 0, most};
+  TileRange range{most, 0};
   for (int query = first_query + lane.index(); query < last_query; query += simt::warp_size) {
     const std::int32_t first = lane.load(ranges.first, query);
     const std::int32_t last = lane.load(ranges.last, query);
@@ -42,13 +65,9 @@ TRILITH_DEVICE TileRange tile_range(Lane& lane, const KeyRanges& ranges, int fir
       range.first = first < range.first ? first : range.first;
       range.last = last > range.last ? last : range.last;
     }
-    range.all_first = first > range.all_first ? first : range.all_first;
-    range.all_last = last < range.all_last ? last : range.all_last;
   }
   return {uniform(lane, warp_reduce(lane, range.first, Minimum{})),
-          uniform(lane, warp_reduce(lane, range.last, Maximum{})),
-          uniform(lane, warp_reduce(lane, range.all_first, Maximum{})),
-          uniform(lane, warp_reduce(lane, range.all_last, Minimum{}))};
+          uniform(lane, warp_reduce(lane, range.last, Maximum{}))};
 }
 
 // The ranges of all tiles of `rows` queries. Each warp takes one.
@@ -56,11 +75,12 @@ struct TileRanges {
   static constexpr const char* name = "tile_ranges";
   static constexpr int threads = 128;
   static constexpr int shared_bytes = 0;
+  static constexpr int blocks_per_multiprocessor = 8;
   static constexpr int tiles_per_block = threads / simt::warp_size;
 
   struct Params {
     KeyRanges ranges;
-    simt::Global<std::int32_t> tiles;  // (tiles, 4): first, last, all_first, all_last
+    simt::Global<std::int32_t> tiles;  // (tiles, 2): first, last
     int queries;
     int rows;
   };
@@ -73,8 +93,7 @@ struct TileRanges {
     const int last = p.rows < p.queries - first ? first + p.rows : p.queries;
     const TileRange range = tile_range(lane, p.ranges, first, last);
     if (lane.index() != 0) return;
-    lane.store(p.tiles, Index{tile} * 4,
-               simt::Pack<std::int32_t, 4>{{range.first, range.last, range.all_first, range.all_last}});
+    lane.store(p.tiles, Index{tile} * 2, simt::Pack<std::int32_t, 2>{{range.first, range.last}});
   }
 };
 

@@ -22,6 +22,7 @@
 #include <trilith/nn/self_attention.hpp>
 #include <trilith/nn/vocabulary.hpp>
 #include <trilith/ops/accumulate.hpp>
+#include <trilith/ops/attention.hpp>
 #include <trilith/parallel/stage_range.hpp>
 
 namespace trilith::inline v0 {
@@ -61,6 +62,14 @@ class Decoder {
   struct Scratch {
     typename Block::Scratch block;
     Matrix<element> d_normed;  // (rows, hidden)
+  };
+
+  // Does not compile where the layout's attention does not take heads of this dimension.
+  template <Index Dimension>
+  struct CheckedHeads {
+    static_assert(ops::attention_takes_heads_of<stream, element>(Dimension),
+                  "attention on a device that runs kernels: the dimension of a head must be 256 at most, and "
+                  "in 16 bits a multiple of 8");
   };
 
   Decoder(const Decoder&) = delete;  // its blocks refer to it
@@ -103,7 +112,8 @@ class Decoder {
                       const Scratch& scratch, float loss_scale, Accumulate accumulate) const {
     backward_head(s, microbatch, a, g, scratch, loss_scale, accumulate);
     for (std::size_t i = blocks_.size(); i-- > 0;) {
-      backward_block_input(s, microbatch, i, a, g, scratch, accumulate);
+      blocks_[i].backward_input(s, microbatch.shape, block_input(a, i), a.blocks[i], d_block_output(g, i),
+                                g.blocks[i], scratch.block, accumulate);
     }
   }
 
@@ -113,7 +123,10 @@ class Decoder {
   void backward_weight(const stream& s, const Microbatch& microbatch, const Activations& a,
                        const Gradients& g, Accumulate accumulate, Final&& final) const {
     backward_head_weight(s, a, accumulate);
-    for (std::size_t i = blocks_.size(); i-- > 0;) backward_block_weight(s, i, a, g, accumulate, final);
+    for (std::size_t i = blocks_.size(); i-- > 0;) {
+      blocks_[i].backward_weight(s, a.blocks[i], d_block_output(g, i), g.blocks[i], accumulate);
+      report_block(i, final);
+    }
     backward_embedding(s, microbatch, g, accumulate, final);
   }
 
@@ -124,8 +137,9 @@ class Decoder {
     backward_head(s, microbatch, a, g, scratch, loss_scale, accumulate);
     backward_head_weight(s, a, accumulate);
     for (std::size_t i = blocks_.size(); i-- > 0;) {
-      backward_block_input(s, microbatch, i, a, g, scratch, accumulate);
-      backward_block_weight(s, i, a, g, accumulate, final);
+      blocks_[i].backward(s, microbatch.shape, block_input(a, i), a.blocks[i], d_block_output(g, i),
+                          g.blocks[i], scratch.block, accumulate);
+      report_block(i, final);
     }
     backward_embedding(s, microbatch, g, accumulate, final);
   }
@@ -211,20 +225,11 @@ class Decoder {
     head_->backward_weight(s, a.normed, a.head, d_table, accumulate);
   }
 
-  void backward_block_input(const stream& s, const Microbatch& microbatch, std::size_t i,
-                            const Activations& a, const Gradients& g, const Scratch& scratch,
-                            Accumulate accumulate) const {
-    blocks_[i].backward_input(s, microbatch.shape, block_input(a, i), a.blocks[i], d_block_output(g, i),
-                              g.blocks[i], scratch.block, accumulate);
-  }
-
+  // The gradients of a block's weights are complete. The last block's range takes the final norm along, and a
+  // head of its own.
   template <class Final>
-  void backward_block_weight(const stream& s, std::size_t i, const Activations& a, const Gradients& g,
-                             Accumulate accumulate, Final&& final) const {
-    blocks_[i].backward_weight(s, a.blocks[i], d_block_output(g, i), g.blocks[i], accumulate);
-    // The last block's range takes the final norm along, and a head of its own.
-    const Index last = i + 1 < blocks_.size() ? blocks_[i + 1].first_offset() : last_offset_;
-    final(blocks_[i].first_offset(), last);
+  void report_block(std::size_t i, Final&& final) const {
+    final(blocks_[i].first_offset(), i + 1 < blocks_.size() ? blocks_[i + 1].first_offset() : last_offset_);
   }
 
   template <class Final>

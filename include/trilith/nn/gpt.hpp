@@ -34,7 +34,7 @@ class Gpt : public Decoder<L, GptEmbedding<L>, GptBlock<L>> {
 
   // Does not compile where the shape breaks a rule under the layout.
   template <GptShape S, ParallelShape P>
-  using CheckedShape = CheckedGptShape<S, P>;
+  struct CheckedShape : CheckedGptShape<S, P>, Base::template CheckedHeads<S.head_dimension()> {};
 
   Gpt(const GptShape& shape, const StageRange& stage, const ModelSite<L>& site)
       : Base({.hidden = shape.hidden,

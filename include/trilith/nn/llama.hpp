@@ -36,7 +36,7 @@ class Llama : public Decoder<L, VocabularyParallelEmbedding<L>, LlamaBlock<L>> {
 
   // Does not compile where the shape breaks a rule under the layout.
   template <LlamaShape S, ParallelShape P>
-  using CheckedShape = CheckedLlamaShape<S, P>;
+  struct CheckedShape : CheckedLlamaShape<S, P>, Base::template CheckedHeads<S.head_dimension> {};
 
   Llama(const LlamaShape& shape, const StageRange& stage, const ModelSite<L>& site)
       : Base({.hidden = shape.hidden,

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <utility>
 
 #include <trilith/attention/context_attention.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/arena.hpp>
+#include <trilith/device/side_stream.hpp>
 #include <trilith/nn/layer_config.hpp>
 #include <trilith/nn/linear.hpp>
 #include <trilith/nn/microbatch.hpp>
@@ -81,12 +83,7 @@ class SelfAttention {
   void backward_input(const stream& s, const TokenShape& tokens, const Activations& activations,
                       Matrix<const element> dy, Matrix<element> d_qkv, const Scratch& scratch,
                       Matrix<element> dx) const {
-    linears_.projection.backward_input(s, dy, scratch.d_context);
-    attention_->backward(s, settings(), parts(activations.qkv, tokens), heads_of(activations.context, tokens),
-                         activations.lse, heads_of(scratch.d_context, tokens), parts(d_qkv, tokens),
-                         activations.saved, scratch.context);
-    if (has_rotary()) rotary_backward(s, rotary_, queries_and_keys(d_qkv, tokens));
-    linears_.qkv.backward_input(s, d_qkv, dx);
+    backward_input(s, tokens, activations, dy, d_qkv, scratch, dx, [] {});
   }
 
   void backward_weight(const stream& s, Matrix<const element> x, const Activations& activations,
@@ -95,7 +92,34 @@ class SelfAttention {
     linears_.qkv.backward_weight(s, x, d_qkv, accumulate);
   }
 
+  // Both. `beside()` gives s what is to run beside the heads' backward pass, as the projection's weight
+  // gradient does: it may read `activations` and dy, and has nothing to do with d_qkv, dx and scratch.
+  template <std::invocable Beside>
+  void backward(const stream& s, const TokenShape& tokens, Matrix<const element> x,
+                const Activations& activations, Matrix<const element> dy, Matrix<element> d_qkv,
+                const Scratch& scratch, Matrix<element> dx, Accumulate accumulate, Beside&& beside) const {
+    backward_input(s, tokens, activations, dy, d_qkv, scratch, dx, [&] {
+      beside();
+      linears_.projection.backward_weight(s, activations.context, dy, accumulate);
+    });
+    linears_.qkv.backward_weight(s, x, d_qkv, accumulate);
+  }
+
  private:
+  template <std::invocable Beside>
+  void backward_input(const stream& s, const TokenShape& tokens, const Activations& activations,
+                      Matrix<const element> dy, Matrix<element> d_qkv, const Scratch& scratch,
+                      Matrix<element> dx, Beside&& beside) const {
+    linears_.projection.backward_input(s, dy, scratch.d_context);
+    SideWork<stream> heads = attention_->begin_backward(
+        s, settings(), parts(activations.qkv, tokens), heads_of(activations.context, tokens), activations.lse,
+        heads_of(scratch.d_context, tokens), parts(d_qkv, tokens), activations.saved, scratch.context);
+    beside();
+    heads.join();
+    if (has_rotary()) rotary_backward(s, rotary_, queries_and_keys(d_qkv, tokens));
+    linears_.qkv.backward_input(s, d_qkv, dx);
+  }
+
   const AttentionShape& shape() const { return attention_->shape(); }
   bool has_rotary() const { return rotary_.size() > 0; }
   ops::AttentionSettings settings() const {

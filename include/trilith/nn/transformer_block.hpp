@@ -102,8 +102,7 @@ class TransformerBlock {
                       const Activations& a, Matrix<const element> d_output, const Gradients& g,
                       const Scratch& scratch, Accumulate accumulate) const {
     const auto& [norm_1, attention, norm_2, mlp] = layers_;
-    mlp.backward_input(s, d_output, a.mlp, g.mlp, scratch.d_normed);
-    norm_2.backward_residual(s, scratch.d_normed, a.middle, a.statistics_2, d_output, g.middle, accumulate);
+    backward_middle(s, a, d_output, g, scratch, accumulate);
     attention.backward_input(s, tokens, a.attention, g.middle, g.qkv, scratch.attention, scratch.d_normed);
     norm_1.backward_residual(s, scratch.d_normed, x, a.statistics_1, g.middle, g.input, accumulate);
   }
@@ -114,10 +113,31 @@ class TransformerBlock {
     layers_.attention.backward_weight(s, a.normed_1, a.attention, g.middle, g.qkv, accumulate);
   }
 
+  // Both: the same operations on the same numbers. The weight gradients of the Mlp and of the projection run
+  // beside the heads' backward pass, where the device has streams for that.
+  void backward(const stream& s, const TokenShape& tokens, Matrix<const element> x, const Activations& a,
+                Matrix<const element> d_output, const Gradients& g, const Scratch& scratch,
+                Accumulate accumulate) const {
+    const auto& [norm_1, attention, norm_2, mlp] = layers_;
+    backward_middle(s, a, d_output, g, scratch, accumulate);
+    attention.backward(
+        s, tokens, a.normed_1, a.attention, g.middle, g.qkv, scratch.attention, scratch.d_normed, accumulate,
+        [&] { layers_.mlp.backward_weight(s, a.normed_2, a.mlp, d_output, g.mlp, accumulate); });
+    norm_1.backward_residual(s, scratch.d_normed, x, a.statistics_1, g.middle, g.input, accumulate);
+  }
+
   // The block's parameters lie in the buffers from here on.
   Index first_offset() const { return layers_.norm_1.first_offset(); }
 
  private:
+  // From the output to what lies between attention and Mlp.
+  void backward_middle(const stream& s, const Activations& a, Matrix<const element> d_output,
+                       const Gradients& g, const Scratch& scratch, Accumulate accumulate) const {
+    layers_.mlp.backward_input(s, d_output, a.mlp, g.mlp, scratch.d_normed);
+    layers_.norm_2.backward_residual(s, scratch.d_normed, a.middle, a.statistics_2, d_output, g.middle,
+                                     accumulate);
+  }
+
   Index hidden_;
   Layers layers_;
 };

@@ -8,13 +8,15 @@
 
 #include <cstdint>
 
+#include <trilith/core/half.hpp>
 #include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/device/kernel_stream.hpp>
 
 namespace trilith::inline v0::ops {
 
 struct AttentionSettings {
-  float scale = 1;     // of the scores q · k
+  float scale = 1;     // of the scores q · k; positive, so that the largest product is the largest score
   float soft_cap = 0;  // c > 0: a score x becomes c · tanh(x / c); 0: it stays
   // (heads): of each head the logit of a sink, which takes its part of every query's softmax and gives
   // nothing; one of −∞ takes none. Empty: no sinks.
@@ -45,6 +47,13 @@ struct Hop {
   bool last = true;
 };
 
+// Whether attention on streams of this type takes heads of T of this dimension. Kernels hold a row of the
+// output in registers, and load 16 bytes at once in 16 bits.
+template <class Stream, class T>
+constexpr bool attention_takes_heads_of(Index dimension) {
+  return !kernel_stream<Stream> || (dimension <= 256 && (!half<T> || dimension % 8 == 0));
+}
+
 namespace detail {
 
 // The least tile of queries of any device's backward pass.
@@ -54,7 +63,7 @@ inline constexpr int least_query_tile = 32;
 
 // How many integers attention_backward needs to work with, on any device.
 constexpr Index attention_backward_room(Index queries) {
-  return 4 * ceil_divide(queries, detail::least_query_tile);
+  return 2 * ceil_divide(queries, detail::least_query_tile);
 }
 
 }  // namespace trilith::inline v0::ops

@@ -29,22 +29,26 @@ struct ZeroBubbleH1 {
   }
 
   static constexpr schedule::Program program(int rank, int ranks, int microbatches) {
+    return program_of(OneFOneB::warm_up(rank, ranks, microbatches), rank, microbatches);
+  }
+
+  // Of a rank with warm-up a = min(p − 1 − r, m) and lag l = r; ZB-H2 has other numbers.
+  static constexpr schedule::Program program_of(int warm_up, int lag, int microbatches) {
     using enum schedule::Pass;
     schedule::Program actions;
     actions.reserve(3 * static_cast<std::size_t>(microbatches));
-    const int ahead = OneFOneB::warm_up(rank, ranks, microbatches);
     int f = 0;
     int w = 0;
 
-    // 1. Warm-up: min(p − 1 − r, m) forwards.
-    while (f < ahead) actions.push_back({forward, f++, 0});
-    // 2. Steady and drain: a forward while any are left, the input part of i, and the weight part of i − r.
+    // 1. Warm-up: a forwards.
+    while (f < warm_up) actions.push_back({forward, f++, 0});
+    // 2. Steady and drain: a forward while any are left, the input part of i, and the weight part of i − l.
     for (int i = 0; i < microbatches; ++i) {
       if (f < microbatches) actions.push_back({forward, f++, 0});
       actions.push_back({backward_input, i, 0});
-      if (i >= rank) actions.push_back({backward_weight, w++, 0});
+      if (i >= lag) actions.push_back({backward_weight, w++, 0});
     }
-    // 3. The last r weight parts.
+    // 3. The last l weight parts.
     while (w < microbatches) actions.push_back({backward_weight, w++, 0});
     return actions;
   }

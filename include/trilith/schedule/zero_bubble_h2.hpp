@@ -5,10 +5,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 
 #include <trilith/schedule/action.hpp>
+#include <trilith/schedule/zero_bubble_h1.hpp>
 
 namespace trilith::inline v0 {
 
@@ -27,25 +27,9 @@ struct ZeroBubbleH2 {
     return microbatches >= 2 * ranks - 2 ? 3 * std::int64_t{microbatches} + ranks - 1 : 0;
   }
 
+  // ZB-H1's, with warm-up min(2(p − 1 − r), m) and lag 2r.
   static constexpr schedule::Program program(int rank, int ranks, int microbatches) {
-    using enum schedule::Pass;
-    schedule::Program actions;
-    actions.reserve(3 * static_cast<std::size_t>(microbatches));
-    const int ahead = std::min(2 * (ranks - 1 - rank), microbatches);
-    int f = 0;
-    int w = 0;
-
-    // 1. Warm-up: min(2(p − 1 − r), m) forwards.
-    while (f < ahead) actions.push_back({forward, f++, 0});
-    // 2. Steady and drain: a forward while any are left, the input part of i, and the weight part of i − 2r.
-    for (int i = 0; i < microbatches; ++i) {
-      if (f < microbatches) actions.push_back({forward, f++, 0});
-      actions.push_back({backward_input, i, 0});
-      if (i >= 2 * rank) actions.push_back({backward_weight, w++, 0});
-    }
-    // 3. The last 2r weight parts.
-    while (w < microbatches) actions.push_back({backward_weight, w++, 0});
-    return actions;
+    return ZeroBubbleH1::program_of(std::min(2 * (ranks - 1 - rank), microbatches), 2 * rank, microbatches);
   }
 };
 

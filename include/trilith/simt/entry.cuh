@@ -11,7 +11,8 @@
 namespace trilith::inline v0::simt {
 
 template <kernel K>
-__global__ __launch_bounds__(K::threads) void entry(const __grid_constant__ typename K::Params params) {
+__global__ void __launch_bounds__(K::threads, blocks_per_multiprocessor<K>)
+    entry(const __grid_constant__ typename K::Params params) {
   DeviceLane lane;
   K{}(lane, params);
 }

@@ -4,6 +4,7 @@
 //     static constexpr const char* name = "scale";
 //     static constexpr int threads = 128;     // of a block, a multiple of 32
 //     static constexpr int shared_bytes = 0;  // what it asks of shared memory, in all
+//     static constexpr int blocks_per_multiprocessor = 4;  // at least; may be left out
 //     struct Params { simt::Global<float> x; float factor; };
 //
 //     template <simt::lane Lane>
@@ -98,5 +99,15 @@ concept kernel = requires {
   { K::shared_bytes } -> std::convertible_to<int>;
 };
 // clang-format on
+
+// How many blocks of a kernel a multiprocessor has registers and shared memory for, at least; 0: not stated.
+// The compiler keeps within it. Where nothing is stated it guesses, and may spill for the sake of its guess.
+template <kernel K>
+inline constexpr int blocks_per_multiprocessor = 0;
+template <kernel K>
+requires requires {
+  K::blocks_per_multiprocessor;
+}
+inline constexpr int blocks_per_multiprocessor<K> = K::blocks_per_multiprocessor;
 
 }  // namespace trilith::inline v0::simt

@@ -84,12 +84,14 @@ TYPED_TEST(EmbeddingKernels, BackwardAddsTheRowsOfEqualTokens) {
   }
 }
 
-// One token many times, more than a block looks at at once, with others between.
+// One token many times, more than a block looks at at once, with others between, and one that comes again
+// late.
 TYPED_TEST(EmbeddingKernels, BackwardTakesAnyMultiplicity) {
   using T = TypeParam;
-  Numbers tokens(300, 17);
-  for (std::size_t i = 0; i < tokens.size(); i += 7) tokens[i] = static_cast<std::int32_t>(i % 40);
-  const auto dy = random_elements<T>({300, 8}, 1);
+  Numbers tokens(1200, 17);
+  for (std::size_t i = 0; i < tokens.size(); i += 7) tokens[i] = static_cast<std::int32_t>(i % 20);
+  tokens[3] = tokens[1150] = 29;
+  const auto dy = random_elements<T>({1200, 8}, 1);
   const auto before = random_elements<float>({held_rows, 8}, 2);
   const auto d_table = in_every_order([&](const Emulated::Stream& s) {
     auto sums = before;
@@ -104,6 +106,21 @@ TYPED_TEST(EmbeddingKernels, BackwardTakesAnyMultiplicity) {
     for (Index c = 0; c < 8; ++c) expected(row, c) += static_cast<float>(dy(static_cast<Index>(n), c));
   }
   EXPECT_TRUE(d_table == expected);
+}
+
+// What is read of the tokens does not grow with their square.
+TYPED_TEST(EmbeddingKernels, BackwardLooksBackToTheTokenBefore) {
+  using T = TypeParam;
+  constexpr Index count = 4096;
+  constexpr Index at_once = 512;
+  const auto dy = random_elements<T>({count, 8}, 1);
+  auto sums = random_elements<float>({held_rows, 8}, 2);
+  const Emulated::Stream s;
+  ops::embedding_backward(s, view(Numbers(count, 17)), dy.matrix(), first_row, sums.matrix());
+  // Of each token, once by each thread of its block; and the first one's sum.
+  const Index own = 128 * count;
+  const Index summed = count + 8 + 8 * count;
+  EXPECT_LE(s.counters().global_loads.bytes, 4 * (count * at_once + own + summed));
 }
 
 // The positions of a batch of three sequences, one row of which is padding.

@@ -26,7 +26,7 @@ TYPED_TEST_SUITE(NormKernels, ElementTypes);
 
 const std::vector<Extent> norm_extents = {{1, 1},      {5, 7, 1},    {3, 33},   {9, 64},
                                           {3, 768, 8}, {2, 1001, 7}, {2, 1024}, {2, 1032, 8},
-                                          {1, 4096},   {1, 8192},    {1, 8200}};
+                                          {1, 4096},   {1, 8192},    {1, 8200}, {600, 64}};
 
 template <class T>
 struct Problem {

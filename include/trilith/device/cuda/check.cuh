@@ -30,12 +30,16 @@ inline void use_gpu(int gpu) {
   check(cudaSetDevice(gpu), "cudaSetDevice");
 }
 
-// The same while this object lives.
+inline int current_gpu() {
+  int gpu = 0;
+  check(cudaGetDevice(&gpu), "cudaGetDevice");
+  return gpu;
+}
+
+// Makes `gpu` the calling thread's while this object lives.
 class OnGpu {
  public:
-  explicit OnGpu(int gpu) {
-    check(cudaGetDevice(&before_), "cudaGetDevice");
-    changed_ = gpu != before_;
+  explicit OnGpu(int gpu) : before_(current_gpu()), changed_(gpu != before_) {
     if (changed_) use_gpu(gpu);
   }
   OnGpu(const OnGpu&) = delete;
@@ -45,8 +49,8 @@ class OnGpu {
   }
 
  private:
-  int before_ = 0;
-  bool changed_ = false;
+  int before_;
+  bool changed_;
 };
 
 }  // namespace trilith::inline v0::gpu

@@ -33,6 +33,13 @@ inline int gpu_of(int rank) {
   return rank % count_gpus();
 }
 
+// Makes the rank's GPU the calling thread's, and says which it is.
+inline int use_gpu_of(int rank) {
+  const int gpu = gpu_of(rank);
+  use_gpu(gpu);
+  return gpu;
+}
+
 }  // namespace gpu
 
 }  // namespace trilith::inline v0

@@ -58,8 +58,7 @@ inline PoolHandle make_pool(int gpu) {
 class Cuda::Memory {
  public:
   // On the rank's GPU, which becomes the calling thread's.
-  explicit Memory(const Place& place) : poison_(place.poison), gpu_(gpu::gpu_of(place.rank)) {
-    gpu::use_gpu(gpu_);
+  explicit Memory(const Place& place) : poison_(place.poison), gpu_(gpu::use_gpu_of(place.rank)) {
     pool_ = gpu::make_pool(gpu_);
     order_ = gpu::make_stream();
   }

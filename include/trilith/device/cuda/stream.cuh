@@ -17,6 +17,7 @@
 #include <trilith/core/recorder.hpp>
 #include <trilith/device/cuda/check.cuh>
 #include <trilith/device/cuda/device.cuh>
+#include <trilith/device/cuda/scratch.cuh>
 #include <trilith/device/device.hpp>
 #include <trilith/simt/entry.cuh>
 #include <trilith/simt/lane.hpp>
@@ -39,10 +40,18 @@ struct DestroyEvent {
 using StreamHandle = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, DestroyStream>;
 using EventHandle = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
 
-// On the calling thread's GPU. It waits for no other stream unless it is told to.
-inline StreamHandle make_stream() {
+enum class Priority { usual, first };
+
+// On the calling thread's GPU. It waits for no other stream unless it is told to. Where blocks of several
+// streams could start, those of Priority::first do.
+inline StreamHandle make_stream(Priority priority = Priority::usual) {
+  int least = 0;
+  int greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
   cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                     priority == Priority::first ? greatest : least),
+        "cudaStreamCreateWithPriority");
   return StreamHandle(stream);
 }
 
@@ -107,16 +116,23 @@ class Cuda::Event {
 };
 
 // Work of one rank in order. Several streams of a rank run side by side until wait() joins them. A stream
-// ends when its work is done.
+// ends when its work is done. It moves but is not assigned to: members are assigned in order, so what was
+// kept with the stream would end after it.
 class Cuda::Stream : public ops::Stream {
  public:
   // On the calling thread's GPU.
-  Stream() : stream_(gpu::make_stream()) { gpu::check(cudaGetDevice(&gpu_), "cudaGetDevice"); }
+  Stream() : Stream(gpu::current_gpu(), gpu::Priority::usual) {}
 
   // On the rank's GPU, which becomes the calling thread's.
-  explicit Stream(const Place& place) : gpu_(gpu::gpu_of(place.rank)) {
-    gpu::use_gpu(gpu_);
-    stream_ = gpu::make_stream();
+  explicit Stream(const Place& place) : Stream(gpu::use_gpu_of(place.rank), gpu::Priority::usual) {}
+
+  Stream(Stream&&) = default;
+  Stream& operator=(Stream&&) = delete;
+
+  // Another one on the same GPU, which goes first where both could go on.
+  Stream branch() const {
+    const gpu::OnGpu on_own(gpu_);
+    return Stream(gpu_, gpu::Priority::first);
   }
 
   cudaStream_t get() const { return stream_.get(); }
@@ -130,11 +146,11 @@ class Cuda::Stream : public ops::Stream {
     gpu::check(cudaStreamWaitEvent(get(), event.get(), cudaEventWaitDefault), "cudaStreamWaitEvent");
   }
 
-  // Later work starts after the work given so far to `other`, a stream of the calling thread's GPU.
+  // Later work starts after the work given so far to `other`, of any GPU. One thread at a time: each stream
+  // has one event for those that wait for it. It may be recorded anew, for they wait for what it stood for.
   void wait(const Stream& other) const {
-    const Event now;
-    now.record(other);
-    wait(now);
+    other.end_.record(other);
+    wait(other.end_);
   }
 
   // Writes the time (steady_time) at which the work given so far is done. Later work waits until it is
@@ -160,6 +176,9 @@ class Cuda::Stream : public ops::Stream {
     gpu::check(cudaLaunchKernelEx(&config, simt::entry<K>, params), K::name);
   }
 
+  // Memory for an operation; the next call may give the same, or more.
+  void* scratch(std::size_t bytes) const { return kept<gpu::Scratch>().at_least(bytes); }
+
   // What profilers show, as a range of the calling thread.
   void begin_range(const char* name) const { nvtxRangePushA(name); }
   void end_range() const { nvtxRangePop(); }
@@ -178,8 +197,12 @@ class Cuda::Stream : public ops::Stream {
   }
 
  private:
-  int gpu_ = 0;
+  // On the calling thread's GPU, which is `gpu`.
+  Stream(int gpu, gpu::Priority priority) : gpu_(gpu), stream_(gpu::make_stream(priority)) {}
+
+  int gpu_;
   gpu::StreamHandle stream_;
+  Event end_;  // of the work given to it, when another was told to wait
   mutable std::vector<std::pair<const void*, std::shared_ptr<void>>> kept_;
 };
 

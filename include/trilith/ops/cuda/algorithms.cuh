@@ -1,11 +1,8 @@
-// What CUB and Thrust do over a whole vector. Including them takes a compiler seconds.
+// What CUB does over a whole vector. Including it takes a compiler seconds.
 #pragma once
 
 #include <cub/device/device_reduce.cuh>
 #include <cuda_runtime_api.h>
-#include <thrust/execution_policy.h>
-#include <thrust/fill.h>
-#include <thrust/system_error.h>
 
 #include <cstddef>
 
@@ -17,35 +14,6 @@
 namespace trilith::inline v0::ops {
 
 namespace detail {
-
-// What CUB asks for besides its operands; a stream's own, and as much as was ever asked for.
-class Scratch {
- public:
-  explicit Scratch(cudaStream_t stream) : stream_(stream) {}
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() { release(); }
-
-  void* at_least(std::size_t bytes) {
-    if (bytes > bytes_) {
-      release();
-      gpu::check(cudaMallocAsync(&memory_, bytes, stream_), "cudaMallocAsync");
-      bytes_ = bytes;
-    }
-    return memory_;
-  }
-
- private:
-  void release() {
-    if (memory_ != nullptr) gpu::ignore(cudaFreeAsync(memory_, stream_));
-    memory_ = nullptr;
-    bytes_ = 0;
-  }
-
-  cudaStream_t stream_;
-  void* memory_ = nullptr;
-  std::size_t bytes_ = 0;
-};
 
 struct Square {
   TRILITH_HOST_DEVICE double operator()(float x) const {
@@ -68,18 +36,7 @@ inline void sum_of_squares(const Cuda::Stream& stream, Vector<const float> x, Ve
   };
   std::size_t bytes = 0;
   reduce(nullptr, bytes);
-  reduce(stream.kept<detail::Scratch>().at_least(bytes), bytes);
-}
-
-// y = value
-template <class T>
-void fill(const Cuda::Stream& stream, Vector<T> y, float value) {
-  try {
-    thrust::fill_n(thrust::cuda::par_nosync.on(stream.get()), y.data(), y.size(), static_cast<T>(value));
-  } catch (const thrust::system_error& error) {
-    gpu::check(static_cast<cudaError_t>(error.code().value()), "thrust::fill_n");
-    throw;
-  }
+  reduce(stream.scratch(bytes), bytes);
 }
 
 }  // namespace trilith::inline v0::ops

@@ -30,24 +30,26 @@ void attention(const S& stream, View<const std::type_identity_t<T>, 4> q,
   if (q.size() == 0) return;
   detail::with_attention_width(q.extent(3), [&](auto width) {
     constexpr auto tile = kernels::attention_forward_tile(kernels::architecture, width());
-    using Kernel = kernels::AttentionForward<T, tile>;
-    stream.launch(Kernel{}, detail::head_grid(q, tile.rows),
-                  {.q = detail::head_tensor(q),
-                   .k = detail::head_tensor(k),
-                   .v = detail::head_tensor(v),
-                   .out = detail::head_tensor(out),
-                   .lse = detail::per_query(lse),
-                   .carry_out = detail::head_tensor(carry.out),
-                   .carry_maximum = detail::per_query(carry.maximum),
-                   .carry_sum = detail::per_query(carry.sum),
-                   .ranges = detail::key_ranges(ranges),
-                   .sinks = detail::span_of(settings.sinks),
-                   .queries = static_cast<int>(q.extent(1)),
-                   .dimension = static_cast<int>(q.extent(3)),
-                   .group = static_cast<int>(q.extent(2) / k.extent(2)),
-                   .scale = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
-                   .first_hop = hop.first,
-                   .last_hop = hop.last});
+    detail::with_hop_carry(hop, [&](auto hop_carry) {
+      using Kernel = kernels::AttentionForward<T, tile, hop_carry()>;
+      stream.launch(Kernel{}, detail::head_grid(q, tile.rows),
+                    {.q = detail::head_tensor(q),
+                     .k = detail::head_tensor(k),
+                     .v = detail::head_tensor(v),
+                     .out = detail::head_tensor(out),
+                     .lse = detail::per_query(lse),
+                     .carry_out = detail::head_tensor(carry.out),
+                     .carry_maximum = detail::per_query(carry.maximum),
+                     .carry_sum = detail::per_query(carry.sum),
+                     .ranges = detail::key_ranges(ranges),
+                     .sinks = detail::span_of(settings.sinks),
+                     .queries = static_cast<int>(q.extent(1)),
+                     .dimension = static_cast<int>(q.extent(3)),
+                     .group = static_cast<int>(q.extent(2) / k.extent(2)),
+                     .scale = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
+                     .first_hop = hop.first,
+                     .last_hop = hop.last});
+    });
   });
 }
 

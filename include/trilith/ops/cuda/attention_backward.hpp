@@ -81,8 +81,8 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
   detail::with_attention_width(q.extent(3), [&](auto width) {
     if (k.size() > 0) {
       constexpr auto tile = kernels::attention_backward_keys_tile(kernels::architecture, width(), any_order);
-      static_assert(attention_backward_room(1024) >= 4 * ceil_divide(1024, tile.columns),
-                    "attention_backward_room must have 4 integers for every tile of queries");
+      static_assert(attention_backward_room(1024) >= 2 * ceil_divide(1024, tile.columns),
+                    "attention_backward_room must have 2 integers for every tile of queries");
       if (queries > 0) {
         const int tiles = ceil_divide(queries, tile.columns);
         stream.launch(kernels::TileRanges{}, {.x = ceil_divide(tiles, kernels::TileRanges::tiles_per_block)},
@@ -111,23 +111,26 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
     if constexpr (!any_order) {
       if (q.size() == 0) return;
       constexpr auto tile = kernels::attention_backward_queries_tile(kernels::architecture, width());
-      stream.launch(kernels::AttentionBackwardQueries<T, tile>{}, detail::head_grid(q, tile.rows),
-                    {.q = detail::head_tensor(q),
-                     .k = detail::head_tensor(k),
-                     .v = detail::head_tensor(v),
-                     .d_out = detail::head_tensor(d_out),
-                     .lse = detail::per_query(lse),
-                     .delta = detail::per_query(delta),
-                     .ranges = detail::key_ranges(ranges),
-                     .dq = detail::head_tensor(dq),
-                     .carry = detail::head_tensor(dq_carry),
-                     .queries = queries,
-                     .dimension = static_cast<int>(q.extent(3)),
-                     .group = group,
-                     .scale = settings.scale,
-                     .scores = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
-                     .first_hop = hop.first,
-                     .last_hop = hop.last});
+      detail::with_hop_carry(hop, [&](auto hop_carry) {
+        stream.launch(kernels::AttentionBackwardQueries<T, tile, hop_carry()>{},
+                      detail::head_grid(q, tile.rows),
+                      {.q = detail::head_tensor(q),
+                       .k = detail::head_tensor(k),
+                       .v = detail::head_tensor(v),
+                       .d_out = detail::head_tensor(d_out),
+                       .lse = detail::per_query(lse),
+                       .delta = detail::per_query(delta),
+                       .ranges = detail::key_ranges(ranges),
+                       .dq = detail::head_tensor(dq),
+                       .carry_dq = detail::head_tensor(dq_carry),
+                       .queries = queries,
+                       .dimension = static_cast<int>(q.extent(3)),
+                       .group = group,
+                       .scale = settings.scale,
+                       .scores = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
+                       .first_hop = hop.first,
+                       .last_hop = hop.last});
+      });
     }
   });
   if constexpr (any_order) {

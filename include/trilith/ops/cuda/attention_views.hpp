@@ -10,6 +10,7 @@
 #include <trilith/core/half.hpp>
 #include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/kernels/hop_carry.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/ops/attention.hpp>
@@ -45,6 +46,14 @@ void with_attention_width(Index dimension, Body&& body) {
   body(std::integral_constant<int, 256>{});
 }
 
+// Calls body(carry) with the HopCarry that a hop takes, as a constant.
+template <class Body>
+void with_hop_carry(Hop hop, Body&& body) {
+  using kernels::HopCarry;
+  if (hop.first && hop.last) return body(std::integral_constant<HopCarry, HopCarry::none>{});
+  body(std::integral_constant<HopCarry, HopCarry::memory>{});
+}
+
 template <class... V>
 void require_aligned_rows(V... views) {
   if (!rows_aligned<8>(views...)) {
@@ -62,8 +71,9 @@ void require_attention_inputs(View<const T, 4> q, View<const T, 4> k, View<const
     throw Error("attention: the scale of scores is " + std::to_string(settings.scale),
                 "give a positive one, such as 1 / sqrt(dimension)");
   }
-  // Rows, and those of tiles that go beyond them, are counted in 32 bits.
-  constexpr Index most_rows = std::numeric_limits<std::int32_t>::max() - 1024;
+  // Rows are counted in 32 bits, also those beyond the last that a tile has, or a stride of a warp's lanes
+  // over tiles: 32 of 64 rows.
+  constexpr Index most_rows = std::numeric_limits<std::int32_t>::max() - 4096;
   if (q.extent(1) > most_rows || k.extent(1) > most_rows) {
     throw Error("attention: a sequence has more than " + std::to_string(most_rows) + " rows",
                 "split it over context ranks");

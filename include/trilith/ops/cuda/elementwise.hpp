@@ -34,7 +34,7 @@ void add_bias_residual(const S& stream, Vector<const std::type_identity_t<T>> bi
       {detail::span_of(bias), detail::rows_of(residual), detail::rows_of(x)});
 }
 
-// db = or += the sum of the rows of dy, in float32 and in an order that depends on their number only. dy is
+// db = or += the sum of the rows of dy, in float32 and in an order that depends on its shape only. dy is
 // of any element type.
 template <kernel_stream S, class E>
 void bias_gradient(const S& stream, Matrix<E> dy, Vector<float> db, Accumulate accumulate) {

@@ -26,8 +26,9 @@ void embedding(const S& stream, Vector<const std::int32_t> tokens,
       {detail::span_of(tokens), detail::rows_of(table), {first_row, table.extent(0)}, detail::rows_of(y)});
 }
 
-// d_table[token n] += dy[n] for the tokens whose rows this rank holds, in ascending n. Every token is
-// compared with every other, for each 2048 columns anew: up to tokens² / 32 loads of a warp, from the caches.
+// d_table[token n] += dy[n] for the tokens whose rows this rank holds, in ascending n. The first of equal
+// tokens is compared with all others, a later one with those between it and the one before, for each 2048
+// columns anew: about 2 · tokens · distinct tokens / 32 loads of a warp at most, from the caches.
 template <kernel_stream S, class E>
 void embedding_backward(const S& stream, Vector<const std::int32_t> tokens, Matrix<E> dy, Index first_row,
                         Matrix<float> d_table) {  // (vocabulary / TP, hidden)

@@ -4,8 +4,7 @@
 // GELU has tanh in both, but of cuBLASLt's no error is stated, so only 16-bit elements are given to it.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
+#include <algorithm>
 #include <concepts>
 #include <string>
 #include <type_traits>
@@ -13,9 +12,9 @@
 #include <trilith/core/error.hpp>
 #include <trilith/core/half.hpp>
 #include <trilith/core/tensor.hpp>
-#include <trilith/device/cuda/check.cuh>
 #include <trilith/device/cuda/stream.cuh>
 #include <trilith/ops/accumulate.hpp>
+#include <trilith/ops/cuda/elementwise.hpp>
 #include <trilith/ops/cuda/gemm_key.hpp>
 #include <trilith/ops/cuda/gemm_plans.cuh>
 #include <trilith/ops/fused_gemm.hpp>
@@ -45,7 +44,7 @@ bool run_fused(const Cuda::Stream& stream, Transpose transpose_a, Matrix<const T
   if (side.vector != nullptr) key.vector_alignment = alignment_of(side.vector);
   if (side.matrix != nullptr) {
     key.side_alignment = alignment_of(side.matrix);
-    key.side_stride = side.stride;
+    key.side_stride = std::max(side.stride, key.rows);  // of a single row it is of no account
     // See CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD.
     if (key.side_alignment < 16 || key.side_stride % 8 != 0) return false;
   }
@@ -78,15 +77,15 @@ void gemm(const Cuda::Stream& stream, Transpose transpose_a, View<A, 2> a, Trans
   if (key.rows == 0 || key.columns == 0) return;
   if (key.inner == 0) {
     if (accumulate == Accumulate::yes) return;
-    gpu::check(cudaMemset2DAsync(c.data(), static_cast<std::size_t>(key.result_stride) * sizeof(C), 0,
-                                 static_cast<std::size_t>(key.rows) * sizeof(C),
-                                 static_cast<std::size_t>(key.columns), stream.get()),
-               "cudaMemset2DAsync");
+    // Row by row: the runtime sets no rows that are 2^31 bytes apart.
+    for (Index row = 0; row < c.extent(0); ++row) fill(stream, c[row], 0.0f);
     return;
   }
   if (!plans.run(key, {.first = b.data(), .second = a.data(), .result = c.data()})) {
     throw Error("cuBLASLt has no algorithm for a matrix product of " + std::to_string(key.columns) + " × " +
-                    std::to_string(key.rows) + " × " + std::to_string(key.inner),
+                    std::to_string(key.rows) + " × " + std::to_string(key.inner) + " with rows " +
+                    std::to_string(key.second_stride) + ", " + std::to_string(key.first_stride) + " and " +
+                    std::to_string(key.result_stride) + " elements apart",
                 "use extents and strides that are multiples of 8");
   }
 }

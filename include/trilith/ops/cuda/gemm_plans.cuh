@@ -179,7 +179,10 @@ class GemmPlans {
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_.get(), &plan.product, &plan.first, &plan.second, &plan.result,
                                        &plan.result, &preference, 1, &best, &found);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return std::nullopt;
+    // A description that is right without an epilogue may break a rule of the epilogue's, such as that the
+    // stride of GELU's matrix be a multiple of 8: then there is no such product, and two passes do it.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return std::nullopt;
+    if (status == CUBLAS_STATUS_INVALID_VALUE && key.epilogue != Epilogue::none) return std::nullopt;
     gpu::check(status, "cublasLtMatmulAlgoGetHeuristic");
     if (found == 0 || best.state != CUBLAS_STATUS_SUCCESS) return std::nullopt;
     plan.algorithm = best.algo;

@@ -14,6 +14,7 @@
 #include <trilith/kernels/column_sums.hpp>
 #include <trilith/kernels/each.hpp>
 #include <trilith/kernels/each_head.hpp>
+#include <trilith/kernels/floats.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/simt/memory.hpp>
@@ -91,6 +92,17 @@ void launch_each_head(const S& stream, View<T, 4> shape, Index columns, bool ali
                  static_cast<std::uint32_t>(columns), operands});
 }
 
+// Sums of Terms over each of `parts` of the rows: (parts, columns), or (columns) of one part.
+template <class Terms, int N, kernel_stream S, class Sums>
+void launch_sums_of_parts(const S& stream, Index rows, int parts, const typename Terms::Params& terms,
+                          Accumulate accumulate, const std::array<Sums, Terms::count>& sums) {
+  using Kernel = kernels::ColumnSums<Terms, N>;
+  const Index columns = sums[0].extents().back();
+  typename Kernel::Params params{rows, columns, accumulate == Accumulate::yes, terms, {}};
+  for (int i = 0; i < Terms::count; ++i) params.sums[i] = span_of(sums[i]);
+  stream.launch(Kernel{}, Kernel::grid(columns, parts), params);
+}
+
 // Sums of Terms over `rows`, for each column, N columns of a thread if `aligned`.
 template <class Terms, int N, kernel_stream S>
 void launch_column_sums(const S& stream, Index rows, bool aligned, const typename Terms::Params& terms,
@@ -100,10 +112,19 @@ void launch_column_sums(const S& stream, Index rows, bool aligned, const typenam
   if (N > 1 && (!aligned || columns % N != 0)) {
     return launch_column_sums<Terms, 1>(stream, rows, true, terms, accumulate, sums);
   }
-  using Kernel = kernels::ColumnSums<Terms, N>;
-  typename Kernel::Params params{rows, columns, accumulate == Accumulate::yes, terms, {}};
-  for (int i = 0; i < Terms::count; ++i) params.sums[i] = span_of(sums[i]);
-  stream.launch(Kernel{}, Kernel::grid(columns), params);
+  const int parts = kernels::ColumnSums<Terms, N>::parts(rows, columns);
+  if (parts == 1) return launch_sums_of_parts<Terms, N>(stream, rows, 1, terms, accumulate, sums);
+
+  const Index elements = parts * columns;
+  const auto scratch = static_cast<float*>(stream.scratch(Terms::count * elements * sizeof(float)));
+  std::array<Matrix<float>, Terms::count> of_parts;
+  for (int i = 0; i < Terms::count; ++i) of_parts[i] = {scratch + i * elements, {parts, columns}};
+  launch_sums_of_parts<Terms, N>(stream, rows, parts, terms, Accumulate::no, of_parts);
+  using Parts = kernels::BiasTerms<float>;
+  constexpr int n = N > 1 ? kernels::widest<float> : 1;  // divides columns, as N does
+  for (int i = 0; i < Terms::count; ++i) {
+    launch_sums_of_parts<Parts, n>(stream, parts, 1, {rows_of(of_parts[i])}, accumulate, std::array{sums[i]});
+  }
 }
 
 }  // namespace trilith::inline v0::ops::detail

@@ -1,4 +1,4 @@
-// Copies within a GPU's memory, and between it and this program's.
+// Copies between a GPU's memory and this program's.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -73,15 +73,6 @@ void download(const Cuda::Stream& stream, Vector<const T> device, T* host) {
                              cudaMemcpyDeviceToHost, stream.get()),
              "cudaMemcpyAsync");
   stream.synchronize();
-}
-
-// to = from; the two must not overlap.
-template <class From, class To>
-requires std::is_same_v<std::remove_const_t<From>, To>
-void copy(const Cuda::Stream& stream, Vector<From> from, Vector<To> to) {
-  gpu::check(cudaMemcpyAsync(to.data(), from.data(), static_cast<std::size_t>(to.size()) * sizeof(To),
-                             cudaMemcpyDeviceToDevice, stream.get()),
-             "cudaMemcpyAsync");
 }
 
 }  // namespace trilith::inline v0::ops
