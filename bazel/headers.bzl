@@ -20,7 +20,7 @@ header_library = rule(
     implementation = _header_library_impl,
     doc = "Headers, and the folder that dependents search for them. Serves as `deps` and as `data`.",
     attrs = {
-        "hdrs": attr.label_list(allow_files = [".hpp", ".cuh"], mandatory = True),
+        "hdrs": attr.label_list(allow_files = [".h", ".hpp", ".cuh"], mandatory = True),
         "folder": attr.string(mandatory = True),
     },
 )

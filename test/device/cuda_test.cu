@@ -180,6 +180,7 @@ TEST_F(CudaStream, StampsTimesInTheOrderOfItsWork) {
 TEST_F(CudaStream, KeepsOneObjectOfEachTypeUntilItEnds) {
   static int made = 0;
   static int ended = 0;
+  made = ended = 0;  // tests may be repeated
   struct Counted {
     explicit Counted(cudaStream_t) { ++made; }
     ~Counted() { ++ended; }

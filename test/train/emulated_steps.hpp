@@ -1,5 +1,5 @@
-// A step of training on the emulated device, kernels and all, beside the same step of one rank of the host in
-// float32.
+// A step of training on a device whose kernels the emulator runs, beside the same step of one rank of the
+// host in float32.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include <trilith/core/config.hpp>
 #include <trilith/core/precision.hpp>
 #include <trilith/core/tensor.hpp>
-#include <trilith/emulated.hpp>
+#include <trilith/device/device.hpp>
 #include <trilith/nn/gpt.hpp>
 #include <trilith/nn/llama.hpp>
 #include <trilith/nn/parameter.hpp>
@@ -100,6 +100,7 @@ class LoadedTrainer {
 
   // Whether layers compute with the weights, rounded.
   bool computes_with_its_weights() const {
+    finish();
     for (int rank = 0; rank < world_.size(); ++rank) {
       for (const Parameter<element>& p : trainer_.rank(rank).parameters()) {
         for (Index i = 0; i < p.value.size(); ++i) {
@@ -111,6 +112,11 @@ class LoadedTrainer {
   }
 
  private:
+  // Returns when all work of the ranks is done, as events() does.
+  void finish() const {
+    for (int rank = 0; rank < world_.size(); ++rank) static_cast<void>(trainer_.rank(rank).events());
+  }
+
   struct Source {
     struct Tensor {
       const std::vector<double>& values;
@@ -121,12 +127,13 @@ class LoadedTrainer {
   };
 
   WholeTensors whole(Vector<float> Parameter<element>::*part) const {
+    finish();
     std::vector<const Parameters<device_type, element>*> ranks;
     for (int rank = 0; rank < world_.size(); ++rank) ranks.push_back(&trainer_.rank(rank).parameters());
     return gather(T::Model::tensors(trainer_.plan().model), ranks, part);
   }
 
-  ThreadWorld world_;
+  typename ThreadWorldOf<device_type>::type world_;
   T trainer_;
 };
 
@@ -186,11 +193,10 @@ inline void expect_step(const Step& actual, const Step& expected, const Toleranc
                tolerance.gradients);
 }
 
-template <template <class> class Model, class Format, class... Policies>
+template <template <class> class Model, device D, class Format, class... Policies>
 void expect_the_step_of_the_host(const typename Trainer<Model, Config<>>::Shape& shape,
                                  const Tolerance& tolerance) {
-  LoadedTrainer<Model, Config<Device<Emulated>, Precision<Format>, Policies...>> trainer(shape,
-                                                                                         emulated_options());
+  LoadedTrainer<Model, Config<Device<D>, Precision<Format>, Policies...>> trainer(shape, emulated_options());
   EXPECT_TRUE(trainer.computes_with_its_weights());
   expect_step(step_of(trainer), host_step<Model>(shape), tolerance);
   EXPECT_TRUE(trainer.computes_with_its_weights());

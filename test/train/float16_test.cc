@@ -2,6 +2,8 @@
 // gradients overflow is skipped.
 #include <gtest/gtest.h>
 
+#include <trilith/emulated.hpp>
+
 #include "test/train/emulated_steps.hpp"
 
 namespace trilith::test {

@@ -108,10 +108,26 @@ class CudaCarrier {
   static const Cuda::Stream& stream_of(const Part& part) { return *posted(part).own; }
   static const Cuda::Event& done(const void* begun) { return *static_cast<const Cuda::Event*>(begun); }
 
+  // give() gives members' streams work and returns an event that stands for its end. Where it throws half
+  // way, no stream touches a buffer any more: members learn of the failure, and give theirs back.
+  template <class Give>
+  static Begun given(const Parts& parts, Give&& give) {
+    try {
+      return give();
+    } catch (...) {
+      for (const Part& part : parts) gpu::ignore(cudaStreamSynchronize(stream_of(part).get()));
+      throw;
+    }
+  }
+
   // share(stream, member) gives a member's stream its share. All start when all parts are ready; the event
   // that is returned stands for the end of all.
   template <class Share>
   static Begun among_all(const Parts& parts, Share&& share) {
+    return given(parts, [&] { return give_all(parts, share); });
+  }
+  template <class Share>
+  static Begun give_all(const Parts& parts, Share&& share) {
     const Cuda::Stream& first = stream_of(parts[0]);
     const gpu::OnGpu on_first(first.gpu());
     for (const Part& part : parts) first.wait(posted(part).ready);
@@ -222,13 +238,15 @@ class CudaCarrier {
 
   // By the receiver's stream.
   static Begun copy_message(const Parts& parts, Index bytes, int) {
-    const Cuda::Stream& receiver = stream_of(parts[1]);
-    const gpu::OnGpu on_receiver(receiver.gpu());
-    for (const Part& part : parts) receiver.wait(posted(part).ready);
-    copy(receiver, parts[0], 0, parts[1], 0, bytes);
-    const auto end = std::make_shared<Cuda::Event>();
-    end->record(receiver);
-    return end;
+    return given(parts, [&] {
+      const Cuda::Stream& receiver = stream_of(parts[1]);
+      const gpu::OnGpu on_receiver(receiver.gpu());
+      for (const Part& part : parts) receiver.wait(posted(part).ready);
+      copy(receiver, parts[0], 0, parts[1], 0, bytes);
+      const auto end = std::make_shared<Cuda::Event>();
+      end->record(receiver);
+      return end;
+    });
   }
 
   std::shared_ptr<const Cuda::Stream> own_;

@@ -1,0 +1,5 @@
+// NVTX's ranges. Of a thread they must be as many that end as begin, which machine().live() counts.
+#pragma once
+
+int nvtxRangePushA(const char* name);
+int nvtxRangePop();

@@ -1,0 +1,2 @@
+// The GPU's tests of training in 16-bit precision.
+#include "test/train/cuda_step_test.cu"

@@ -1,0 +1,2 @@
+// The GPU's tests of what CUB and the runtime do for operations.
+#include "test/ops/cuda/library_test.cu"
