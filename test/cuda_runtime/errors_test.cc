@@ -102,7 +102,8 @@ TEST(CudaErrors, LeaveNothingBehindWhereverTheyCome) {
                                             "cudaMemcpyAsync",
                                             "cudaMallocAsync",
                                             "cudaLaunchHostFunc",
-                                            "cub::DeviceReduce::TransformReduce"};
+                                            "cub::DeviceReduce::TransformReduce",
+                                            "thrust::fill_n"};
   const std::vector<std::string> cublas = {"cublasLtCreate",
                                            "cublasLtMatmulDescInit",
                                            "cublasLtMatmulDescSetAttribute",

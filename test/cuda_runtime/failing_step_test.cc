@@ -63,7 +63,7 @@ void expect_errors(const std::string& call, auto status, const std::string& name
 TEST(FailingStep, OfTheRuntimeStopsAllRanks) {
   for (const std::string call :
        {"cudaLaunchKernelEx", "cudaMemcpyAsync", "cudaEventCreateWithFlags", "cudaEventRecord",
-        "cudaStreamWaitEvent", "cub::DeviceReduce::TransformReduce"}) {
+        "cudaStreamWaitEvent", "cub::DeviceReduce::TransformReduce", "thrust::fill_n"}) {
     expect_errors(call, cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation");
   }
 }

@@ -1,4 +1,4 @@
-// A machine with GPUs that are none: an imitation of the CUDA runtime, cuBLASLt, CUB and NVTX, so
+// A machine with GPUs that are none: an imitation of the CUDA runtime, cuBLASLt, CUB, Thrust and NVTX, so
 // that Device<Cuda> runs where there is no GPU. This is what a test says to it and asks of it.
 //
 // It does as the toolkit's documentation says: the order of work by streams and events (queues.hpp), when

@@ -1,4 +1,4 @@
-// What CUB and the runtime's copies do for operations.
+// What CUB, Thrust and the runtime's copies do for operations.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include <trilith/core/half.hpp>
 #include <trilith/core/random.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/cuda.cuh>
@@ -67,6 +68,17 @@ TEST_F(CudaLibrary, SumOfSquaresIsInfiniteOnlyWhereAnElementIs) {
   const GpuVector<float> infinite(*memory_, *stream_, {1, std::numeric_limits<float>::infinity()});
   sum_of_squares(*stream_, infinite.const_view(), sum.view());
   EXPECT_TRUE(std::isinf(sum.values(*stream_)[0]));
+}
+
+TEST_F(CudaLibrary, FillFillsItsPart) {
+  const GpuVector<float> x(*memory_, *stream_, std::vector<float>(100, 1.0f));
+  fill(*stream_, x.view().slice(0, 3, 90), 2.5f);
+  std::vector<float> expected(100, 1.0f);
+  std::fill_n(expected.begin() + 3, 90, 2.5f);
+  EXPECT_EQ(x.values(*stream_), expected);
+  const GpuVector<BFloat16> y(*memory_, 5);
+  fill(*stream_, y.view(), -2);
+  for (const BFloat16 value : y.values(*stream_)) EXPECT_EQ(static_cast<float>(value), -2);
 }
 
 // Also of more than is staged at once; and what is uploaded may be overwritten at once.

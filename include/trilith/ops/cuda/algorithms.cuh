@@ -1,8 +1,11 @@
-// What CUB does over a whole vector. Including it takes a compiler seconds.
+// What CUB and Thrust do over a whole vector. Including them takes a compiler seconds.
 #pragma once
 
 #include <cub/device/device_reduce.cuh>
 #include <cuda_runtime_api.h>
+#include <thrust/execution_policy.h>
+#include <thrust/fill.h>
+#include <thrust/system_error.h>
 
 #include <cstddef>
 
@@ -37,6 +40,17 @@ inline void sum_of_squares(const Cuda::Stream& stream, Vector<const float> x, Ve
   std::size_t bytes = 0;
   reduce(nullptr, bytes);
   reduce(stream.scratch(bytes), bytes);
+}
+
+// y = value: of a vector without gaps, for which no kernel of ours is needed.
+template <class T>
+void fill(const Cuda::Stream& stream, Vector<T> y, float value) {
+  try {
+    thrust::fill_n(thrust::cuda::par_nosync.on(stream.get()), y.data(), y.size(), static_cast<T>(value));
+  } catch (const thrust::system_error& error) {
+    gpu::check(static_cast<cudaError_t>(error.code().value()), "thrust::fill_n");
+    throw;
+  }
 }
 
 }  // namespace trilith::inline v0::ops
