@@ -45,6 +45,10 @@ using Layout = Config<Parallelism<16, 1, 1>, ModelShape<LlamaShape{.heads = 32, 
 #define SHAPE_IS_CONSTANT
 #define MODEL Llama
 #endif
+#ifdef CONSTANT_GPT_WITHOUT_HEADS
+using Layout = Config<ModelShape<GptShape{.heads = 0}>>;
+#define SHAPE_IS_CONSTANT
+#endif
 #ifdef CONSTANT_GPT_WITH_UNALIGNED_HEADS
 using Layout = Config<Device<Emulated>, Precision<Bf16>, ModelShape<GptShape{.hidden = 120, .heads = 10}>>;
 #define SHAPE_IS_CONSTANT

@@ -32,9 +32,12 @@ class Gpt : public Decoder<L, GptEmbedding<L>, GptBlock<L>> {
  public:
   using Shape = GptShape;
 
-  // Does not compile where the shape breaks a rule under the layout.
+  // Does not compile where the shape breaks a rule under the layout. The base comes first: without heads none
+  // has a dimension.
   template <GptShape S, ParallelShape P>
-  struct CheckedShape : CheckedGptShape<S, P>, Base::template CheckedHeads<S.head_dimension()> {};
+  struct CheckedShape : CheckedGptShape<S, P> {
+    typename Base::template CheckedHeads<S.head_dimension()> heads;
+  };
 
   Gpt(const GptShape& shape, const StageRange& stage, const ModelSite<L>& site)
       : Base({.hidden = shape.hidden,
