@@ -1,10 +1,8 @@
 // The imitation's memory: what is used before it is there, after it was given back, from another GPU, or
 // while it is still to be read, shows.
-#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,10 +3,8 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -142,13 +140,6 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   });
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  return call([&](State& s) {
-    if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
-    *stream = s.queues.open(current_device);
-    return cudaSuccess;
-  });
-}
 // What is a hint is not heeded.
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   return call([&](State& s) {
@@ -323,17 +314,5 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   return call([&](State& s) {
     return enqueue_work(s, "cudaMemsetAsync", stream, {{to, bytes}}, [=] { std::memset(to, value, bytes); });
-  });
-}
-cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height,
-                              cudaStream_t stream) {
-  return call([&](State& s) {
-    if (width > pitch) return cudaErrorInvalidValue;
-    const std::size_t bytes = width == 0 || height == 0 ? 0 : (height - 1) * pitch + width;
-    return enqueue_work(s, "cudaMemset2DAsync", stream, {{to, bytes}}, [=] {
-      for (std::size_t row = 0; row < height; ++row) {
-        std::memset(static_cast<std::byte*>(to) + row * pitch, value, width);
-      }
-    });
   });
 }

@@ -121,21 +121,18 @@ TEST(ImitatedStreams, NeedNotHaveBegunBeforeSomeoneWaits) {
 
 TEST(ImitatedStreams, EndTheirWorkWhenTheyAreDestroyed) {
   const auto seen = histories([](History& history) {
-    cudaStream_t stream = nullptr;
-    gpu::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-    cudaEvent_t event = nullptr;
-    gpu::check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     const Cuda::Stream other(place);
     history.append(other, 1);
-    gpu::check(cudaEventRecord(event, other.get()), "cudaEventRecord");
-    gpu::check(cudaStreamWaitEvent(stream, event, cudaEventWaitDefault), "cudaStreamWaitEvent");
-    gpu::check(cudaEventDestroy(event), "cudaEventDestroy");
-    static int done = 0;
-    done = 0;
-    gpu::check(cudaLaunchHostFunc(
-                   stream, [](void* count) { ++*static_cast<int*>(count); }, &done),
-               "cudaLaunchHostFunc");
-    gpu::check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+    int done = 0;
+    {
+      const Cuda::Event event;
+      event.record(other);
+      cudaStream_t const stream = gpu::make_stream().release();  // its handle would wait for its work
+      gpu::check(cudaStreamWaitEvent(stream, event.get(), cudaEventWaitDefault), "cudaStreamWaitEvent");
+      const auto count = [](void* number) { ++*static_cast<int*>(number); };
+      gpu::check(cudaLaunchHostFunc(stream, count, &done), "cudaLaunchHostFunc");
+      gpu::check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+    }
     gpu::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     EXPECT_EQ(done, 1);
   });
