@@ -13,10 +13,14 @@
 #include <trilith/core/half.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/cuda/stream.cuh>
+#include <trilith/kernels/elementwise.hpp>
+#include <trilith/kernels/floats.hpp>
 #include <trilith/ops/accumulate.hpp>
 #include <trilith/ops/cuda/elementwise.hpp>
+#include <trilith/ops/cuda/gelu.hpp>
 #include <trilith/ops/cuda/gemm_key.hpp>
 #include <trilith/ops/cuda/gemm_plans.cuh>
+#include <trilith/ops/cuda/launch.hpp>
 #include <trilith/ops/fused_gemm.hpp>
 #include <trilith/ops/gemm.hpp>
 
@@ -77,9 +81,9 @@ void gemm(const Cuda::Stream& stream, Transpose transpose_a, View<A, 2> a, Trans
   if (key.rows == 0 || key.columns == 0) return;
   if (key.inner == 0) {
     if (accumulate == Accumulate::yes) return;
-    // Row by row: the runtime sets no rows that are 2^31 bytes apart.
-    for (Index row = 0; row < c.extent(0); ++row) fill(stream, c[row], 0.0f);
-    return;
+    constexpr int n = kernels::widest<C>;
+    return detail::launch_each<kernels::Fill<C>, n>(stream, c.extent(0), c.extent(1),
+                                                    detail::rows_aligned<n>(c), {detail::rows_of(c), 0.0f});
   }
   if (!plans.run(key, {.first = b.data(), .second = a.data(), .result = c.data()})) {
     throw Error("cuBLASLt has no algorithm for a matrix product of " + std::to_string(key.columns) + " × " +
