@@ -2,20 +2,24 @@
 // beside them, and whatever is done first, the gradients' bits are those of the host, which does all in
 // order.
 #include <array>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <trilith/comm/thread_world.hpp>
+#include <trilith/core/tensor.hpp>
 #include <trilith/nn/gpt.hpp>
 #include <trilith/nn/llama.hpp>
 #include <trilith/ops/host.hpp>
 #include <trilith/pipeline/stage.hpp>
 
 #include "test/support/deferred.hpp"
+#include "test/support/deferred_world.hpp"
 
 namespace trilith::test {
 namespace {
@@ -27,7 +31,10 @@ constexpr int microbatches = 2;
 constexpr int vocabulary = 23;
 
 template <class D>
-using LayersOf = Layers<1, D, LoneCommunicator<typename D::stream>>;
+using World = std::conditional_t<std::same_as<D, Host>, ThreadWorld, DeferredWorld>;
+
+template <class D>
+using LayersOf = Layers<1, D, typename World<D>::communicator>;
 
 struct TinyGpt {
   template <class D>
@@ -57,9 +64,10 @@ std::vector<float> gradients_on(const typename D::stream& s, Backward backward) 
   using Model = typename Tiny::template Model<D>;
   typename D::memory memory(Place{.poison = true});
   Parameters<D> parameters(0);
-  LoneCommunicator<typename D::stream> lone;
+  World<D> world(1);
+  typename World<D>::communicator alone = world.rank(0).group("alone", {0});
   Model model(Tiny::shape, StageRange{.layers = Tiny::shape.layers},
-              {parameters, lone, lone, memory, s, tokens.sequence});
+              {parameters, alone, alone, memory, s, tokens.sequence});
   parameters.allocate(memory);
   model.allocate(memory);
   parameters.initialize(s, 1);

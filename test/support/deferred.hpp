@@ -2,6 +2,9 @@
 // synchronize(), and then in an order of the test's choice, one of those that the streams' waits allow. So an
 // operation that is not told to wait for what it needs is done too early in one of them, as it may be on a
 // GPU.
+//
+// It is for the order that layers ask of streams: whole models in many orders, to the bits of the host. How
+// Device<Cuda> keeps that order, test/cuda_runtime/ tests.
 #pragma once
 
 #include <chrono>
@@ -13,13 +16,11 @@
 #include <memory>
 #include <mutex>
 #include <random>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <trilith/comm/communicator.hpp>
 #include <trilith/core/recorder.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/host.hpp>
@@ -214,42 +215,5 @@ void upload(const Deferred::Stream& s, const T* host, Vector<T> device) {
     upload(machine.host, from.data(), device);
   });
 }
-
-// A group of one rank, on streams of any device.
-template <class S>
-class LoneCommunicator {
- public:
-  using stream = S;
-  struct handle {
-    void wait(const S& /*s*/) const {}
-  };
-
-  int rank() const { return 0; }
-  int size() const { return 1; }
-  std::vector<int> members() const { return {0}; }
-
-  template <class T>
-  handle all_reduce(const S& /*s*/, Vector<T> /*buffer*/, Reduction /*reduction*/ = Reduction::sum) {
-    return {};
-  }
-  template <class T>
-  handle reduce_scatter(const S& s, Vector<const T> input, Vector<T> output) {
-    return (copy(s, input, output), handle());
-  }
-  template <class T>
-  handle all_gather(const S& s, Vector<const T> input, Vector<T> output) {
-    return (copy(s, input, output), handle());
-  }
-  template <class T>
-  handle broadcast(const S& /*s*/, Vector<T> /*buffer*/, int /*root*/) {
-    return {};
-  }
-  template <class T>
-  handle ring_shift(const S& s, Vector<const T> input, Vector<T> output) {
-    return (copy(s, input, output), handle());
-  }
-  handle exchange(const S& /*s*/, std::span<const Message> /*messages*/) { return {}; }
-  handle barrier(const S& /*s*/) { return {}; }
-};
 
 }  // namespace trilith::test
