@@ -1,6 +1,7 @@
 // A status of CUDA's libraries becomes an Error that says the call, its place and its meaning; nothing that
 // was made before is left over, and the other ranks of a world stop.
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::MatchesRegex;
+using testing::Not;
 using testing::StartsWith;
 
 constexpr Place place{.rank = 0};
@@ -64,6 +66,23 @@ TEST(CudaErrors, OfMachinesWithoutAGpuSayWhatToDo) {
   imitation::plug_in({.gpus = 0});
   EXPECT_THAT(error_of([] { Cuda::Memory memory(place); }),
               AllOf(HasSubstr("no CUDA-capable device is detected"), HasSubstr("use Device<Host>")));
+}
+
+// Of a call that work() makes, lets the first fail, then the second alone, and so on to the last.
+void expect_errors(const std::function<void()>& work, const std::string& call, auto status,
+                   const testing::Matcher<std::string>& said) {
+  imitation::plug_in({});
+  work();
+  const std::int64_t calls = imitation::calls(call);
+  EXPECT_GT(calls, 0) << call;
+  for (std::int64_t n = 1; n <= calls; ++n) {
+    SCOPED_TRACE(call + ", call " + std::to_string(n));
+    imitation::plug_in({.seed = static_cast<std::uint64_t>(n)});
+    imitation::fail(call, n, status);
+    EXPECT_THAT(error_of(work), said);
+    EXPECT_EQ(imitation::live(), imitation::Live{});
+    EXPECT_EQ(imitation::fault(), "");
+  }
 }
 
 // Everything that a stream, its memory and its operations call, made to fail at every call.
@@ -112,22 +131,8 @@ TEST(CudaErrors, LeaveNothingBehindWhereverTheyCome) {
                                            "cublasLtMatmulPreferenceSetAttribute",
                                            "cublasLtMatmulAlgoGetHeuristic",
                                            "cublasLtMatmul"};
-  const auto expect_errors = [&](const std::string& call, auto status) {
-    imitation::plug_in({});
-    work();
-    const std::int64_t calls = imitation::calls(call);
-    EXPECT_GT(calls, 0) << call;
-    for (std::int64_t n = 1; n <= calls; ++n) {
-      SCOPED_TRACE(call + ", call " + std::to_string(n));
-      imitation::plug_in({.seed = static_cast<std::uint64_t>(n)});
-      imitation::fail(call, n, status);
-      EXPECT_NE(error_of(work), "");
-      EXPECT_EQ(imitation::live(), imitation::Live{});
-      EXPECT_EQ(imitation::fault(), "");
-    }
-  };
-  for (const std::string& call : runtime) expect_errors(call, cudaErrorMemoryAllocation);
-  for (const std::string& call : cublas) expect_errors(call, CUBLAS_STATUS_ALLOC_FAILED);
+  for (const std::string& call : runtime) expect_errors(work, call, cudaErrorMemoryAllocation, Not(""));
+  for (const std::string& call : cublas) expect_errors(work, call, CUBLAS_STATUS_ALLOC_FAILED, Not(""));
 }
 
 // Two ranks on two GPUs; one of them fails at some call, wherever that is.
@@ -146,18 +151,8 @@ TEST(CudaErrors, StopTheOtherRanks) {
   for (const std::string call :
        {"cudaStreamCreateWithPriority", "cudaEventCreateWithFlags", "cudaEventRecord", "cudaStreamWaitEvent",
         "cudaLaunchKernelEx", "cudaMemcpyAsync"}) {
-    imitation::plug_in({});
-    work();
-    const std::int64_t calls = imitation::calls(call);
-    EXPECT_GT(calls, 0) << call;
-    for (std::int64_t n = 1; n <= calls; ++n) {
-      SCOPED_TRACE(call + ", call " + std::to_string(n));
-      imitation::plug_in({.seed = static_cast<std::uint64_t>(n)});
-      imitation::fail(call, n, cudaErrorMemoryAllocation);
-      EXPECT_THAT(error_of(work), AllOf(StartsWith("rank "), HasSubstr("out of memory")));
-      EXPECT_EQ(imitation::live(), imitation::Live{});
-      EXPECT_EQ(imitation::fault(), "");
-    }
+    expect_errors(work, call, cudaErrorMemoryAllocation,
+                  AllOf(StartsWith("rank "), HasSubstr("out of memory")));
   }
 }
 
