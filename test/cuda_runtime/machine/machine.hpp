@@ -33,7 +33,7 @@ struct Options {
 void plug_in(const Options& options);
 
 // The n-th call from now, 1 being the next, of that name, as "cudaEventRecord", answers the status and does
-// nothing.
+// nothing. It must not be one that gives something back: of those no answer is looked at.
 void fail(const std::string& call, std::int64_t n, cudaError_t status);
 void fail(const std::string& call, std::int64_t n, cublasStatus_t status);
 // How often it was called.
