@@ -34,8 +34,8 @@ struct AttentionBackwardKeys {
   static_assert(std::is_same_v<G, float> || std::is_same_v<G, T>,
                 "AttentionBackwardKeys: gradients are float or what the inputs are");
   static_assert(tile.stages == 1 || tile.stages == 2, "AttentionBackwardKeys: stages must be 1 or 2");
-  static_assert(tile.columns <= tile.threads(),
-                "AttentionBackwardKeys: a thread must have one query at most");
+  static_assert(tile.columns <= tile.threads() && tile.columns % simt::warp_size == 0,
+                "AttentionBackwardKeys: queries come by 32, and a thread must have one at most");
 
   static constexpr const char* name = "attention_backward_keys";
   static constexpr int threads = tile.threads();

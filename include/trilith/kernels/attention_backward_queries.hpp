@@ -4,8 +4,6 @@
 // are computed again, so that no block adds to what another one does.
 #pragma once
 
-#include <cstdint>
-
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/half.hpp>
 #include <trilith/core/tensor.hpp>
@@ -27,8 +25,9 @@ namespace trilith::inline v0::kernels {
 template <half T, AttentionBackwardTile tile, HopCarry carry>
 struct AttentionBackwardQueries {
   static_assert(tile.stages == 1 || tile.stages == 2, "AttentionBackwardQueries: stages must be 1 or 2");
-  static_assert(tile.rows <= tile.threads(),
-                "AttentionBackwardQueries: a thread must have one query at most");
+  static_assert(
+      tile.rows <= tile.threads() && tile.warp_rows() <= simt::warp_size,
+      "AttentionBackwardQueries: a thread must have one query at most, and a lane one of its warp's");
 
   static constexpr const char* name = "attention_backward_queries";
   static constexpr int threads = tile.threads();

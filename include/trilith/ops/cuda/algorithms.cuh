@@ -42,7 +42,7 @@ inline void sum_of_squares(const Cuda::Stream& stream, Vector<const float> x, Ve
   reduce(stream.scratch(bytes), bytes);
 }
 
-// y = value: of a vector without gaps, for which no kernel of ours is needed.
+// y = value. Where it is included, overloads choose it before the kernel of ops/cuda/elementwise.hpp.
 template <class T>
 void fill(const Cuda::Stream& stream, Vector<T> y, float value) {
   try {
