@@ -1,6 +1,5 @@
 // Gradients of attention in 16 bits, by kernels on the emulator, against float64.
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>

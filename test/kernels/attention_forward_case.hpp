@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <vector>
 
 #include <trilith/core/half.hpp>
 #include <trilith/core/rounding.hpp>

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include <trilith/kernels/attention_tile.hpp>
 #include <trilith/kernels/soft_cap.hpp>
 
+#include "test/kernels/attention_case.hpp"
 #include "test/kernels/attention_forward_case.hpp"
 
 namespace trilith::test {

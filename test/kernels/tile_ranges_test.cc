@@ -1,7 +1,7 @@
 // The ranges of tiles against what their queries see, one by one.
 
+#include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
 // Matrix products by cuBLASLt against float64, and what its epilogues do against the same in two steps.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
