@@ -167,9 +167,9 @@ std::string refused(Index dimension, Index padding, float scale, Index keys = 2)
 TEST(AttentionForward, RefusesWhatItCannotTake) {
   EXPECT_EQ(refused(64, 0, 0.125f), "");
   EXPECT_EQ(refused(20, 4, 1),
-            "attention in 16 bits with heads of dimension 20; give a multiple of 8, 256 at most");
+            "attention with heads of dimension 20; give 256 at most, and in 16 bits a multiple of 8");
   EXPECT_EQ(refused(264, 0, 1),
-            "attention in 16 bits with heads of dimension 264; give a multiple of 8, 256 at most");
+            "attention with heads of dimension 264; give 256 at most, and in 16 bits a multiple of 8");
   EXPECT_EQ(refused(64, 4, 1),
             "attention: a row does not begin at a multiple of 16 bytes; give strides that are multiples of "
             "8, and aligned memory");

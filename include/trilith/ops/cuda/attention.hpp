@@ -28,7 +28,7 @@ void attention(const S& stream, View<const std::type_identity_t<T>, 4> q,
                const AttentionCarry& carry, View<T, 4> out, View<float, 3> lse) {
   detail::require_attention_inputs<T>(q, k, v, out, settings);
   if (q.size() == 0) return;
-  detail::with_attention_width(q.extent(3), [&](auto width) {
+  detail::with_attention_width<S, T>(q.extent(3), [&](auto width) {
     constexpr auto tile = kernels::attention_forward_tile(kernels::architecture, width());
     detail::with_hop_carry(hop, [&](auto hop_carry) {
       using Kernel = kernels::AttentionForward<T, tile, hop_carry()>;

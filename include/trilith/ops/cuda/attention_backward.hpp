@@ -35,7 +35,7 @@ void attention_delta(const S& stream, View<E, 4> out, View<const std::remove_con
   using T = std::remove_const_t<E>;
   detail::require_aligned_rows(out, d_out);
   if (out.size() == 0) return;
-  detail::with_attention_width(out.extent(3), [&](auto width) {
+  detail::with_attention_width<S, T>(out.extent(3), [&](auto width) {
     using Kernel = kernels::AttentionDelta<T, width()>;
     stream.launch(Kernel{}, detail::head_grid(out, Kernel::rows),
                   {.out = detail::head_tensor(View<const T, 4>(out)),
@@ -78,7 +78,7 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
   if constexpr (any_order) {
     if (hop.first) fill(stream, flat(dq_carry), 0.0f);
   }
-  detail::with_attention_width(q.extent(3), [&](auto width) {
+  detail::with_attention_width<S, T>(q.extent(3), [&](auto width) {
     if (k.size() > 0) {
       constexpr auto tile = kernels::attention_backward_keys_tile(kernels::architecture, width(), any_order);
       static_assert(attention_backward_room(1024) >= 2 * ceil_divide(1024, tile.columns),

@@ -2,10 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <type_traits>
 
-#include <trilith/core/error.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/kernel_stream.hpp>
 #include <trilith/kernels/attention_backward_float.hpp>
@@ -17,26 +14,13 @@
 
 namespace trilith::inline v0::ops {
 
-namespace detail {
-
-// Calls body(width) with the least width of tiles that a dimension fits in, as a constant.
-template <class Body>
-void with_float_width(Index dimension, Body&& body) {
-  if (dimension <= 64) return body(std::integral_constant<int, 64>{});
-  if (dimension <= 128) return body(std::integral_constant<int, 128>{});
-  if (dimension <= 256) return body(std::integral_constant<int, 256>{});
-  throw Error("attention with heads of dimension " + std::to_string(dimension), "give at most 256");
-}
-
-}  // namespace detail
-
 // One hop; heads have at most 256 elements.
 template <kernel_stream S>
 void attention(const S& stream, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
                const AttentionSettings& settings, const KeyRanges& ranges, Hop hop,
                const AttentionCarry& carry, View<float, 4> out, View<float, 3> lse) {
   if (q.size() == 0) return;
-  detail::with_float_width(q.extent(3), [&](auto width) {
+  detail::with_attention_width<S, float>(q.extent(3), [&](auto width) {
     stream.launch(kernels::AttentionForwardFloat<width()>{},
                   detail::head_grid(q, kernels::FloatAttention::own),
                   {.q = detail::head_tensor(q),
@@ -105,7 +89,7 @@ void attention_backward(const S& stream, View<const float, 4> q, View<const floa
       .dimension = static_cast<int>(q.extent(3)),
       .group = static_cast<int>(q.extent(2) / k.extent(2)),
       .settings = {settings.scale, settings.soft_cap}};
-  detail::with_float_width(q.extent(3), [&](auto width) {
+  detail::with_attention_width<S, float>(q.extent(3), [&](auto width) {
     stream.launch(kernels::AttentionBackwardQueriesFloat<width()>{},
                   detail::head_grid(q, kernels::FloatAttention::own), params);
     if (k.size() == 0) return;

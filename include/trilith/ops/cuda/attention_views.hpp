@@ -10,6 +10,7 @@
 #include <trilith/core/half.hpp>
 #include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/device/kernel_stream.hpp>
 #include <trilith/kernels/hop_carry.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
@@ -34,12 +35,12 @@ simt::Dim3 head_grid(View<T, 4> x, int rows) {
           static_cast<int>(x.extent(0))};
 }
 
-// Calls body(width) with the width of tiles that a head's dimension takes, as a constant.
-template <class Body>
+// Calls body(width) with the width of tiles that heads of T of this dimension take, as a constant.
+template <kernel_stream S, class T, class Body>
 void with_attention_width(Index dimension, Body&& body) {
-  if (dimension % 8 != 0 || dimension > 256) {
-    throw Error("attention in 16 bits with heads of dimension " + std::to_string(dimension),
-                "give a multiple of 8, 256 at most");
+  if (!attention_takes_heads_of<S, T>(dimension)) {
+    throw Error("attention with heads of dimension " + std::to_string(dimension),
+                "give 256 at most, and in 16 bits a multiple of 8");
   }
   if (dimension <= 64) return body(std::integral_constant<int, 64>{});
   if (dimension <= 128) return body(std::integral_constant<int, 128>{});
