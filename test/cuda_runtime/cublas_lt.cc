@@ -14,18 +14,14 @@
 #include <vector>
 
 #include "test/cuda_runtime/machine/column_major.hpp"
+#include "test/cuda_runtime/machine/meaning.hpp"
 #include "test/cuda_runtime/machine/state.hpp"
 
 using namespace trilith::test::imitation;
 
 namespace {
 
-struct Meaning {
-  cublasStatus_t status;
-  const char* name;
-  const char* text;
-};
-constexpr Meaning meanings[] = {
+constexpr Meaning<cublasStatus_t> meanings[] = {
     {CUBLAS_STATUS_SUCCESS, "CUBLAS_STATUS_SUCCESS", "success"},
     {CUBLAS_STATUS_NOT_INITIALIZED, "CUBLAS_STATUS_NOT_INITIALIZED", "the library was not initialized"},
     {CUBLAS_STATUS_ALLOC_FAILED, "CUBLAS_STATUS_ALLOC_FAILED", "the resource allocation failed"},
@@ -33,12 +29,6 @@ constexpr Meaning meanings[] = {
     {CUBLAS_STATUS_EXECUTION_FAILED, "CUBLAS_STATUS_EXECUTION_FAILED", "the function failed to launch"},
     {CUBLAS_STATUS_NOT_SUPPORTED, "CUBLAS_STATUS_NOT_SUPPORTED", "the functionality is not supported"},
 };
-const Meaning& meaning(cublasStatus_t status) {
-  for (const Meaning& each : meanings) {
-    if (each.status == status) return each;
-  }
-  return meanings[0];
-}
 
 // As call() of state.hpp, with this library's statuses. A fault of the GPU is one of execution.
 template <class Body>
@@ -116,10 +106,10 @@ bool fit(const cublasLtMatmulDescOpaque_t& product, const cublasLtMatrixLayoutOp
 }  // namespace
 
 const char* cublasLtGetStatusName(cublasStatus_t status) {
-  return meaning(status).name;
+  return meaning_of(status, meanings).name;
 }
 const char* cublasLtGetStatusString(cublasStatus_t status) {
-  return meaning(status).text;
+  return meaning_of(status, meanings).text;
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {

@@ -1,5 +1,6 @@
 // The GPU's tests of Device<Cuda>, and of its memory what depends on who comes first.
 #include <cstdint>
+#include <vector>
 
 #include "test/cuda_runtime/machine/machine.hpp"
 #include "test/device/cuda_test.cu"

@@ -9,18 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "test/cuda_runtime/machine/meaning.hpp"
 #include "test/cuda_runtime/machine/state.hpp"
 
 using namespace trilith::test::imitation;
 
 namespace {
 
-struct Meaning {
-  cudaError_t status;
-  const char* name;
-  const char* text;
-};
-constexpr Meaning meanings[] = {
+constexpr Meaning<cudaError_t> meanings[] = {
     {cudaSuccess, "cudaSuccess", "no error"},
     {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
@@ -33,13 +29,6 @@ constexpr Meaning meanings[] = {
     {cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources requested"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
 };
-const Meaning& meaning(cudaError_t status) {
-  for (const Meaning& each : meanings) {
-    if (each.status == status) return each;
-  }
-  static constexpr Meaning none = {cudaSuccess, "unrecognized error code", "unrecognized error code"};
-  return none;
-}
 
 constexpr int least_priority = 0;
 constexpr int greatest_priority = -5;
@@ -98,10 +87,10 @@ cudaError_t enqueue(const char* name, cudaStream_t stream, std::vector<Range> to
 }  // namespace trilith::test::imitation
 
 const char* cudaGetErrorName(cudaError_t error) {
-  return meaning(error).name;
+  return meaning_of(error, meanings).name;
 }
 const char* cudaGetErrorString(cudaError_t error) {
-  return meaning(error).text;
+  return meaning_of(error, meanings).text;
 }
 cudaError_t cudaGetLastError() {
   return std::exchange(last_error, cudaSuccess);

@@ -17,6 +17,7 @@
 #include <new>
 #include <set>
 #include <string>
+#include <utility>
 
 struct CUmemPoolHandle_st {
   int device;
