@@ -124,6 +124,7 @@ TEST(CudaErrors, LeaveNothingBehindWhereverTheyCome) {
       EXPECT_NE(error_of(work), "");
       EXPECT_EQ(imitation::live(), imitation::Live{});
       EXPECT_EQ(imitation::fault(), "");
+      EXPECT_FALSE(imitation::disturbed());
     }
   };
   for (const std::string& call : runtime) expect_errors(call, cudaErrorMemoryAllocation);
@@ -157,6 +158,7 @@ TEST(CudaErrors, StopTheOtherRanks) {
       EXPECT_THAT(error_of(work), AllOf(StartsWith("rank "), HasSubstr("out of memory")));
       EXPECT_EQ(imitation::live(), imitation::Live{});
       EXPECT_EQ(imitation::fault(), "");
+      EXPECT_FALSE(imitation::disturbed());
     }
   }
 }

@@ -142,13 +142,6 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   });
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  return call([&](State& s) {
-    if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
-    *stream = s.queues.open(current_device);
-    return cudaSuccess;
-  });
-}
 // What is a hint is not heeded.
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   return call([&](State& s) {

@@ -122,7 +122,8 @@ TEST(ImitatedStreams, NeedNotHaveBegunBeforeSomeoneWaits) {
 TEST(ImitatedStreams, EndTheirWorkWhenTheyAreDestroyed) {
   const auto seen = histories([](History& history) {
     cudaStream_t stream = nullptr;
-    gpu::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    gpu::check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0),
+               "cudaStreamCreateWithPriority");
     cudaEvent_t event = nullptr;
     gpu::check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     const Cuda::Stream other(place);
