@@ -82,6 +82,7 @@ void expect_errors(const std::function<void()>& work, const std::string& call, a
     EXPECT_THAT(error_of(work), said);
     EXPECT_EQ(imitation::live(), imitation::Live{});
     EXPECT_EQ(imitation::fault(), "");
+    EXPECT_FALSE(imitation::disturbed());
   }
 }
 

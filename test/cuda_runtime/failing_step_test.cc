@@ -57,6 +57,7 @@ void expect_errors(const std::string& call, auto status, const std::string& name
     }
     EXPECT_EQ(imitation::live(), imitation::Live{});
     EXPECT_EQ(imitation::fault(), "");
+    EXPECT_FALSE(imitation::disturbed());
   }
 }
 
