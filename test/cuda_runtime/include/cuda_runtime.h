@@ -28,5 +28,5 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   namespace imitation = trilith::test::imitation;
   return imitation::launch(
       {reinterpret_cast<const void*>(kernel), config->gridDim, config->blockDim, config->dynamicSmemBytes},
-      imitation::words_of(&params, sizeof(params)), [kernel, params] { kernel(params); }, config->stream);
+      imitation::words_of(params), [kernel, params] { kernel(params); }, config->stream);
 }

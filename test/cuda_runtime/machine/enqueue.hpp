@@ -34,9 +34,15 @@ cudaError_t launch(const Launch& launch, std::vector<std::uintptr_t> words, std:
                    cudaStream_t stream);
 cudaError_t set_attribute(const void* kernel, cudaFuncAttribute attribute, int value);
 
-inline std::vector<std::uintptr_t> words_of(const void* params, std::size_t bytes) {
-  std::vector<std::uintptr_t> words(bytes / sizeof(std::uintptr_t));
-  if (!words.empty()) std::memcpy(words.data(), params, words.size() * sizeof(std::uintptr_t));
+// Without padding, in which an address of earlier may still lie; none where the compiler cannot clear it.
+template <class Parameters>
+std::vector<std::uintptr_t> words_of([[maybe_unused]] Parameters params) {
+  std::vector<std::uintptr_t> words;
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&params);
+  words.resize(sizeof(params) / sizeof(std::uintptr_t));
+  if (!words.empty()) std::memcpy(words.data(), &params, words.size() * sizeof(std::uintptr_t));
+#endif
   return words;
 }
 

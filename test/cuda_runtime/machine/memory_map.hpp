@@ -106,11 +106,9 @@ class MemoryMap {
   std::string objection(const void* data, std::size_t bytes, int device) const {
     return objection(address(data), bytes, device);
   }
-  // The same of a word that may be an address, or may be anything else: also one that a parameter which is
-  // not set has kept, so memory that was given back is none. NaN tells of reading it, disturbed() of writing.
+  // The same of a word that may be an address, or may be anything else.
   std::string objection_to_word(std::uintptr_t word, int device) const {
-    const Block* const block = block_at(word);
-    return block == nullptr || block->state == State::gone ? "" : objection(word, 1, device);
+    return block_at(word) == nullptr ? "" : objection(word, 1, device);
   }
 
   // Whether someone has written to memory after it was given back.
