@@ -1,4 +1,6 @@
-// Does not compile: each case is a trainer whose layout is wrong.
+// Does not compile: each case is a trainer whose layout or world is wrong.
+#include <functional>
+
 #include <trilith/device/emulated.hpp>
 #include <trilith/device/host.hpp>
 #include <trilith/nn/gpt.hpp>
@@ -95,6 +97,16 @@ using Layout = Config<Parallelism<65536, 65536, 1>>;
 #ifdef WORLD_OF_INT
 void train(int world) {
   Trainer<Gpt, Config<>, int> trainer{GptShape{}, world, TrainerOptions{}};
+}
+#elif defined(WORLD_OF_ANOTHER_TYPE)
+struct OtherWorld {
+  using rank_type = ThreadRank;
+  using communicator = ThreadCommunicator;
+  int size();
+  void run(const std::function<void(rank_type&)>& task);
+};
+void train(OtherWorld& world) {
+  Trainer<Gpt, Config<>> trainer{GptShape{}, world, TrainerOptions{}};
 }
 #elif defined(SHAPE_IS_CONSTANT)
 void train(ThreadWorld& world) {

@@ -200,6 +200,17 @@ TEST_F(CudaStream, KeepsOneObjectOfEachTypeUntilItEnds) {
 // Its members would be assigned in order, and what is kept with it end after it.
 static_assert(std::is_nothrow_move_constructible_v<Cuda::Stream> && !std::is_move_assignable_v<Cuda::Stream>);
 
+TEST_F(CudaStream, MakesWhatItKeepsOnItsGpu) {
+  struct Made {
+    explicit Made(cudaStream_t) : on(gpu::current_gpu()) {}
+    int on;
+  };
+  const Cuda::Stream first(Place{.rank = 0});
+  const Cuda::Stream second(Place{.rank = 1});  // now the calling thread's GPU is its
+  EXPECT_EQ(first.kept<Made>().on, first.gpu());
+  EXPECT_EQ(gpu::current_gpu(), second.gpu());
+}
+
 TEST_F(CudaStream, BranchesOffAnotherThatRunsBesideIt) {
   Cuda::Memory memory(place);
   const Cuda::Stream stream(place);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -54,6 +55,9 @@ template <class... Policies>
 struct DefaultWorld<Config<Policies...>>
     : ThreadWorldOf<typename Config<Policies...>::template policy<DeviceCategory>::device_type> {};
 
+template <class Other, class World>
+concept world_besides = world<Other> && !std::derived_from<Other, World>;
+
 }  // namespace detail
 
 template <template <class> class ModelTemplate, class Layout,
@@ -95,6 +99,13 @@ class Trainer {
         "Trainer: the layout does not give the model's shape; write Trainer{shape, world, options} or "
         "put ModelShape<S> into the layout");
   }
+
+  // Refuse another world in a sentence.
+  template <detail::world_besides<World> Other>
+  Trainer(const Shape& shape, Other& world, TrainerOptions options)
+      : Trainer(shape, of_device(world), std::move(options)) {}
+  template <detail::world_besides<World> Other>
+  Trainer(Other& world, TrainerOptions options) : Trainer(of_device(world), std::move(options)) {}
 
   Trainer(const Trainer&) = delete;  // the ranks hold references to its plan
   Trainer& operator=(const Trainer&) = delete;
@@ -219,6 +230,14 @@ class Trainer {
   static constexpr Shape constant_shape() {
     if constexpr (shape_is_constant) return ShapePolicy::shape;
     return {};
+  }
+
+  template <class Other>
+  static World& of_device(Other& world) {
+    static_assert(std::derived_from<Other, World>,
+                  "Trainer: the world must be a CudaThreadWorld where the layout has Device<Cuda>, else a "
+                  "ThreadWorld; or name its type: Trainer<Model, Layout, World>");
+    return world;
   }
 
   Trainer(World& world, const Shape& shape, TrainerOptions options)

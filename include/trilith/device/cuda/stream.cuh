@@ -184,13 +184,15 @@ class Cuda::Stream : public ops::Stream {
   void end_range() const { nvtxRangePop(); }
 
   // What operations keep with the stream from call to call, such as a workspace: one R, made by
-  // R(cudaStream_t) when it is first asked for. It goes with the stream, before the stream itself.
+  // R(cudaStream_t) on the stream's GPU when it is first asked for. It goes with the stream, before the
+  // stream itself.
   template <class R>
   R& kept() const {
     static char key;  // its address stands for R
     for (const auto& [of, object] : kept_) {
       if (of == &key) return *static_cast<R*>(object.get());
     }
+    const gpu::OnGpu on_own(gpu_);
     const auto made = std::make_shared<R>(get());
     kept_.emplace_back(&key, made);
     return *made;
