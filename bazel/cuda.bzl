@@ -31,7 +31,11 @@ _ATTRS = {
 }
 
 def _architectures(ctx):
-    return ctx.attr.architectures[WordsInfo].words
+    words = ctx.attr.architectures[WordsInfo].words
+    for word in words or [""]:
+        if not word.rstrip("af").isdigit():
+            fail("%s: \"%s\" is no architecture: give a list such as 80,90a" % (ctx.attr.architectures.label, word))
+    return words
 
 def _run_nvcc(ctx, source, output, options):
     context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context

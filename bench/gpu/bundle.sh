@@ -26,6 +26,10 @@ while (($#)); do
   shift
 done
 output=$(realpath -m -- "$output")
+if [[ -d $output || ! -w ${output%/*}/ ]]; then
+  echo "bundle.sh: cannot write $output: give --output=FILE in a folder that exists" >&2
+  exit 1
+fi
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 bazel=(./bazelw "$@")
 
@@ -46,10 +50,12 @@ options=(
 )
 # needing_gpu KIND PATTERN: the labels.
 needing_gpu() {
-  "${bazel[@]}" query "attr(tags, requires-gpu, kind($1, $2))" 2>/dev/null | sort
+  "${bazel[@]}" query --noshow_progress "attr(tags, requires-gpu, kind($1, $2))" | sort
 }
 mapfile -t tests < <(needing_gpu cc_test //...)
+wait $!  # for its exit status, which ends this script
 mapfile -t benchmarks < <(needing_gpu cc_binary //bench/gpu:all)
+wait $!
 programs=(//bench/gpu:machine //bench/gpu:summary)
 if ((${#tests[@]} == 0 || ${#benchmarks[@]} == 0)); then
   echo "bundle.sh: Bazel finds no test or no benchmark with the tag requires-gpu" >&2

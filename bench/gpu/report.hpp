@@ -47,7 +47,8 @@ inline nlohmann::ordered_json to_json(const Report& report) {
 
 inline void write_json(const nlohmann::ordered_json& json, const std::string& file) {
   std::ofstream out(file);
-  out << json.dump(2) << '\n';
+  using Json = nlohmann::ordered_json;
+  out << json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) << '\n';
   if (!out.flush()) throw Error("cannot write " + file, "give a file in a folder that exists");
 }
 

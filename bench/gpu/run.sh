@@ -6,33 +6,45 @@
 #   ./run.sh [--output=DIR] [--seconds=N]
 #
 # DIR (./results if not given) gets results.json and log.txt. What N seconds (450 if not given) don't suffice for is
-# called not run. Exit status: 0 if all tests have passed and nothing else has failed, 77 if there is no GPU, else 1.
+# called not run. Exit status: 0 if all tests have passed and nothing else has failed, 77 if there is no GPU, else 1. A
+# signal ends it together with the program that runs.
 set -uo pipefail
 
-bundle=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+bundle=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
 output=results
 seconds=450
 for argument in "$@"; do
-  case $argument in
-    --output=?*) output=${argument#*=} ;;
-    --seconds=[1-9]*) seconds=${argument#*=} ;;
-    *)
-      echo "run.sh: cannot use $argument: give --output=DIR or --seconds=N" >&2
-      exit 1
-      ;;
-  esac
+  if [[ $argument =~ ^--output=(.+)$ ]]; then
+    output=${BASH_REMATCH[1]}
+  elif [[ $argument =~ ^--seconds=([1-9][0-9]{0,5})$ ]]; then
+    seconds=${BASH_REMATCH[1]}
+  else
+    echo "run.sh: cannot use $argument: give --output=DIR or --seconds=N" >&2
+    exit 1
+  fi
 done
 
-reports=$(mktemp -d)
-trap 'rm -rf "$reports"' EXIT
+# A signal ends the program that runs, too: it is in a process group of timeout's, which Ctrl-C does not reach.
+running=
+reports=$(mktemp -d) || exit 1
+finish() {
+  if [[ -n $running ]] && kill "$running" 2>/dev/null; then wait "$running"; fi
+  rm -rf "$reports"
+}
+trap finish EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 gpu=$("$bundle/bin/machine" "$reports/machine.json" 2>&1) || {
+  status=$?
   echo "run.sh: $gpu" >&2
-  exit 77
+  exit $((status == 77 ? 77 : 1))
 }
 mkdir -p -- "$output" || exit 1
-output=$(cd -- "$output" && pwd)
+output=$(realpath -- "$output")
 log=$output/log.txt
-: >"$log"
+: >"$log" || exit 1
 export TRILITH_REQUIRE_GPU=1
 
 # Folders that libraries of CUDA may lie in.
@@ -67,7 +79,7 @@ record() {
 # step KIND NAME LIMIT END COMMAND…: runs a command for LIMIT seconds at most, and at most until END seconds after the
 # start of this script.
 step() {
-  local kind=$1 name=$2 limit=$3 left=$(($4 - SECONDS)) started=$SECONDS outcome
+  local kind=$1 name=$2 limit=$3 left=$(($4 - SECONDS)) started=$SECONDS status outcome
   shift 4
   if ((limit > left)); then limit=$left; fi
   if ((limit < 1)); then
@@ -75,10 +87,14 @@ step() {
     return
   fi
   echo "== $kind: $name" >>"$log"
-  timeout --kill-after=2 "$limit" "$@" >>"$log" 2>&1
-  case $? in
+  timeout --kill-after=2 "$limit" "$@" >>"$log" 2>&1 &
+  running=$!
+  wait "$running"
+  status=$?
+  running=
+  case $status in
     0) outcome=passed ;;
-    77) outcome="not run: $(tail -n 1 "$log")" ;;
+    77) outcome="not run: $(tail -n 1 "$log" | tr '\t' ' ')" ;;
     124 | 137) outcome='not run to its end: out of time' ;;
     *) outcome=failed ;;
   esac

@@ -73,8 +73,22 @@ expect 77
 [[ $(<"$folder/said") == 'run.sh: no GPU: no CUDA device' ]] || complain 'without a GPU it says more than that'
 
 make_bundle
-expect 1 --nonsense
-says 'cannot use --nonsense'
+program bin/machine <<<'echo "cannot run" >&2; exit 1'
+expect 1
+says '^run.sh: cannot run'
+
+make_bundle
+for option in --nonsense --seconds=12x --output=; do
+  expect 1 "$option"
+  says "cannot use $option"
+done
+
+# What can't be written is said before anything runs.
+make_bundle
+mkdir -p "$folder/results/log.txt"
+expect 1
+[[ $(wc -l <"$folder/said") == 1 ]] || complain 'it goes on without a log'
+TMPDIR=$folder/nowhere expect 1
 
 make_bundle
 expect 0 --output=here
@@ -104,6 +118,32 @@ expect 1
 says '^checker +memcheck copying +failed'
 says '^copying, what is missing +not measured: failed'
 grep -q '"card": "a GPU"' "$folder/results/results.json" || complain 'results.json lacks the machine'
+
+# A report that its benchmark was ended in, and a last line that is no text, cost only what they should say.
+make_bundle
+program bin/benchmarks/breaking <<'END'
+if [[ $1 == --small ]]; then printf 'not\there\xff\n'; exit 77; fi
+echo '{"machine": {' >"${1#--output=}"
+exit 1
+END
+expect 1
+says '^summary: cannot read the report .*breaking.json'
+says '^copy +4000\.0 GB/s'
+grep -q '"outcome": "not run: not here' "$folder/results/results.json" || complain 'results.json lacks the outcome'
+
+# A signal ends it and the program that runs.
+for signal in INT TERM; do
+  make_bundle
+  program tests/ops_test <<<"echo \$\$ >'$folder/running'; exec sleep 60"
+  (cd "$folder" && exec env --default-signal=INT "$bundle/run.sh") >"$folder/said" 2>&1 &
+  script=$!
+  until [[ -s $folder/running ]]; do sleep 0.1; done
+  kill -s "$signal" "$script"
+  SECONDS=0
+  wait "$script" && complain "SIG$signal ends it with success"
+  ((SECONDS < 30)) || complain "SIG$signal does not end it at once"
+  ! kill "$(<"$folder/running")" 2>/dev/null || complain "SIG$signal leaves a program running"
+done
 
 # What a toolkit brings is found there, and what is nowhere is named.
 make_bundle

@@ -62,9 +62,17 @@ int summarize(const std::string& steps_file, const std::string& baseline_file, c
 
   nlohmann::ordered_json json;
   nlohmann::ordered_json measurements = nlohmann::ordered_json::array();
+  int status = 0;
   for (const std::string& file : reports) {
     if (!std::filesystem::exists(file)) continue;
-    const Report report = read_report(file);
+    Report report;
+    try {
+      report = read_report(file);
+    } catch (const Error& error) {  // of a benchmark that was ended while it wrote: the others count
+      std::fprintf(stderr, "summary: %s\n", error.what());
+      status = 1;
+      continue;
+    }
     json["machine"] = to_json(report.machine);
     for (const Measurement& m : report.measurements) {
       nlohmann::ordered_json entry = to_json(m);
@@ -94,7 +102,7 @@ int summarize(const std::string& steps_file, const std::string& baseline_file, c
   json["steps"] = std::move(steps);
   json["measurements"] = std::move(measurements);
   write_json(json, output);
-  return 0;
+  return status;
 }
 
 }  // namespace

@@ -18,6 +18,9 @@ inline constexpr int architecture = [] {
   return 80;
 #endif
 }();
+static_assert(architecture >= 80,
+              "CUDA: kernels need a GPU of compute capability 8.0 or above: compile for one, as by nvcc's "
+              "-arch=sm_90; without it nvcc compiles for an older one");
 
 // KiB of shared memory that all blocks of a multiprocessor have together; each takes 1 KiB besides its own.
 // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
