@@ -8,6 +8,10 @@
 //   TRILITH_UNROLL       before a loop that must be unrolled, so that arrays it indexes stay in registers
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Trilith needs C++20: compile with -std=c++20"
+#endif
+
 #if defined(__CUDACC__)
 #define TRILITH_DEVICE __device__ __forceinline__
 #define TRILITH_HOST_DEVICE __host__ __device__ __forceinline__
