@@ -26,7 +26,12 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                                const std::type_identity_t<Parameters>& params) {
   static_assert(std::is_trivially_copyable_v<Parameters>);
   namespace imitation = trilith::test::imitation;
+  // What lay before where `params` has padding may look like an address.
+  Parameters members = params;
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&members);
+#endif
   return imitation::launch(
       {reinterpret_cast<const void*>(kernel), config->gridDim, config->blockDim, config->dynamicSmemBytes},
-      imitation::words_of(&params, sizeof(params)), [kernel, params] { kernel(params); }, config->stream);
+      imitation::words_of(&members, sizeof(members)), [kernel, params] { kernel(params); }, config->stream);
 }
