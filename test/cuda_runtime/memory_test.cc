@@ -1,6 +1,7 @@
 // The imitation's memory: what is used before it is there, after it was given back, from another GPU, or
 // while it is still to be read, shows.
 #include <cstdint>
+#include <cstring>
 #include <set>
 #include <string>
 
@@ -158,6 +159,40 @@ TEST(ImitatedMemory, MustBeThereWhenAnotherStreamUsesIt) {
         seed));
   }
   EXPECT_THAT(faults, testing::Contains(HasSubstr("whose allocation is still in its stream's queue")));
+}
+
+// Does nothing.
+struct Idle {
+  static constexpr const char* name = "idle";
+  static constexpr int threads = 32;
+  static constexpr int shared_bytes = 0;
+  struct Params {
+    std::uint64_t number;
+    bool flag;  // and padding
+  };
+  template <simt::lane Lane>
+  TRILITH_DEVICE void operator()(Lane&, const Params&) const {}
+};
+
+// Of memory that was given back.
+TEST(ImitatedMemory, IsNotNamedByThePaddingOfParameters) {
+  EXPECT_EQ(fault_of([] {
+              const Cuda::Stream stream(place);
+              float* data = nullptr;
+              {
+                const Piece piece(stream);
+                data = piece.floats();
+              }
+              Idle::Params params;
+              float* const stale[] = {data, data};
+              static_assert(sizeof(stale) == sizeof(params));
+              std::memcpy(&params, stale, sizeof(params));
+              params.number = 0;
+              params.flag = true;
+              stream.launch(Idle{}, {}, params);
+              stream.synchronize();
+            }),
+            "");
 }
 
 TEST(ImitatedMemory, MustNotBeUsedAfterItWasGivenBack) {
