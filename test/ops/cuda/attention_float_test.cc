@@ -126,6 +126,21 @@ TEST(AttentionFloat, InHopsEqualsAttentionToAllKeys) {
   }
 }
 
+TEST(AttentionFloat, GivesKeysThatNoQuerySeesZeros) {
+  constexpr Index dimension = 8;
+  const test::Tensor keys = test::random_tensor({3, dimension}, 1);
+  test::Tensor dk({3, dimension}), dv({3, dimension});
+  const View<float, 4> no_queries(nullptr, {1, 0, 1, dimension});
+  const View<float, 3> of_none(nullptr, {1, 1, 0});
+  attention_backward(Emulated::Stream(), no_queries, heads_of(keys, 1, dimension),
+                     heads_of(keys, 1, dimension), of_none, of_none, no_queries, {}, {}, {}, View<float, 4>(),
+                     no_queries, heads_of(dk, 1, dimension), heads_of(dv, 1, dimension));
+  for (Index i = 0; i < 3 * dimension; ++i) {
+    EXPECT_EQ(dk[i], 0);
+    EXPECT_EQ(dv[i], 0);
+  }
+}
+
 TEST(AttentionFloat, RefusesHeadsThatAreTooWide) {
   const Inputs inputs({1, 1, 1, 1, 1, 257});
   EXPECT_THROW(attend(Emulated::Stream(), inputs), Error);

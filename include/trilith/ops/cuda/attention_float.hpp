@@ -70,7 +70,7 @@ void attention_backward(const S& stream, View<const float, 4> q, View<const floa
                         View<const float, 4> d_out, const AttentionSettings& settings,
                         const KeyRanges& ranges, Hop hop, View<float, 4> dq_carry, View<float, 4> dq,
                         View<float, 4> dk, View<float, 4> dv, Vector<std::int32_t> /*room*/ = {}) {
-  if (q.size() == 0) return;
+  if (q.size() == 0 && k.size() == 0) return;
   const View<float, 4> between = dq_carry.data() == nullptr ? dq : dq_carry;
   const kernels::AttentionBackwardFloatParams params{
       .q = detail::head_tensor(q),
@@ -90,11 +90,14 @@ void attention_backward(const S& stream, View<const float, 4> q, View<const floa
       .group = static_cast<int>(q.extent(2) / k.extent(2)),
       .settings = {settings.scale, settings.soft_cap}};
   detail::with_attention_width<S, float>(q.extent(3), [&](auto width) {
-    stream.launch(kernels::AttentionBackwardQueriesFloat<width()>{},
-                  detail::head_grid(q, kernels::FloatAttention::own), params);
-    if (k.size() == 0) return;
-    stream.launch(kernels::AttentionBackwardKeysFloat<width()>{},
-                  detail::head_grid(k, kernels::FloatAttention::own), params);
+    if (q.size() > 0) {
+      stream.launch(kernels::AttentionBackwardQueriesFloat<width()>{},
+                    detail::head_grid(q, kernels::FloatAttention::own), params);
+    }
+    if (k.size() > 0) {
+      stream.launch(kernels::AttentionBackwardKeysFloat<width()>{},
+                    detail::head_grid(k, kernels::FloatAttention::own), params);
+    }
   });
 }
 
