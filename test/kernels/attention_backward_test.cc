@@ -192,8 +192,8 @@ std::string refusal(const AttentionShape& s, Index padding) {
 }
 
 TEST(AttentionBackward, RefusesRowsThatDoNotFitItsLoads) {
-  EXPECT_EQ(refusal({1, 3, 3, 1, 1, 36, full}, 12), "attention in 16 bits with heads of dimension 36");
-  EXPECT_EQ(refusal({1, 3, 3, 1, 1, 264, full}, 8), "attention in 16 bits with heads of dimension 264");
+  EXPECT_EQ(refusal({1, 3, 3, 1, 1, 36, full}, 12), "attention with heads of dimension 36");
+  EXPECT_EQ(refusal({1, 3, 3, 1, 1, 264, full}, 8), "attention with heads of dimension 264");
   EXPECT_EQ(refusal({1, 3, 3, 1, 1, 64, full}, 4),
             "attention: a row does not begin at a multiple of 16 bytes");
 }
