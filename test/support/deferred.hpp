@@ -114,7 +114,7 @@ class Deferred::Machine {
                                : order_ == Order::youngest_first ? ready.size() - 1
                                                                  : random_() % ready.size();
       Queue& queue = streams_[ready[pick]];
-      const Work work = queue.work[queue.done++];
+      const Work work = std::move(queue.work[queue.done++]);  // what it holds goes with it
       if (!work.run) continue;
       work.run();
       log.push_back(work.name);
