@@ -179,8 +179,8 @@ class GemmPlans {
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_.get(), &plan.product, &plan.first, &plan.second, &plan.result,
                                        &plan.result, &preference, 1, &best, &found);
-    // A description that is right without an epilogue may break a rule of the epilogue's, such as that the
-    // stride of GELU's matrix be a multiple of 8: then there is no such product, and two passes do it.
+    // Where there is an epilogue, the description may break a rule of it that run_fused() does not know: two
+    // passes do it then. That the usual ones are fused is a test on GPUs.
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return std::nullopt;
     if (status == CUBLAS_STATUS_INVALID_VALUE && key.epilogue != Epilogue::none) return std::nullopt;
     gpu::check(status, "cublasLtMatmulAlgoGetHeuristic");
