@@ -4,9 +4,11 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -76,6 +78,12 @@ class AttentionRun {
       range[2 * shape.sequence + i] = static_cast<std::int32_t>(std::max(seen(i) - half, Index{0}));
     }
     ops::upload(gpu.stream, range.data(), vector(last_));
+    const std::vector<std::int32_t> zeros(static_cast<std::size_t>(shape.sequence), 0);
+    for (std::size_t part = 0; part < rectangles_.size(); ++part) {
+      rectangles_[part] =
+          ops::seen_rectangle({zeros.data(), {shape.sequence}},
+                              {range.data() + static_cast<Index>(part) * shape.sequence, {shape.sequence}});
+    }
   }
 
   // Over the keys in one hop or in two, as on two context ranks.
@@ -136,7 +144,8 @@ class AttentionRun {
   }
   ops::KeyRanges ranges(int hop, int hops) const {
     const Index part = hops == 1 ? 0 : 1 + hop;
-    return {vector(first_), vector(last_).slice(0, part * shape_.sequence, shape_.sequence)};
+    return {vector(first_), vector(last_).slice(0, part * shape_.sequence, shape_.sequence),
+            rectangles_[static_cast<std::size_t>(part)]};
   }
 
   template <class E>
@@ -167,6 +176,7 @@ class AttentionRun {
   Array<T> q_, k_, v_, d_out_, out_, dq_, dk_, dv_;
   Array<float> out_carry_, dq_carry_, maximum_, sum_, lse_, delta_;
   Array<std::int32_t> first_, last_, room_;
+  std::array<std::optional<ops::SeenRectangle>, 3> rectangles_;  // of `last_`'s parts
 };
 
 inline std::string name_of(BFloat16) {

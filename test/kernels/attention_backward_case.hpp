@@ -59,6 +59,7 @@ struct BackwardOptions {
   Accumulate accumulate = Accumulate::no;  // into dk, dv and d_sinks, which hold 1
   Index padding = 8;                       // between rows
   Index keys_of_nobody = 0;                // NaN, after the keys; for a batch of 1
+  bool intervals = false;  // are all that the operation is told, also where they make a rectangle
   ops::DqOrder dq_order = ops::DqOrder::ascending;
 };
 
@@ -123,8 +124,8 @@ BackwardResults backward_of(const AttentionInputs& x, const ExpectedAttention& e
       first[i] = static_cast<std::int32_t>(std::clamp<Index>(ranges.view().first(i) - first_key, 0, keys));
       last[i] = static_cast<std::int32_t>(std::clamp<Index>(ranges.view().last(i) - first_key, 0, keys));
     }
-    const ops::KeyRanges of_hop{Vector<const std::int32_t>(first.data(), {s.queries}),
-                                Vector<const std::int32_t>(last.data(), {s.queries})};
+    ops::KeyRanges of_hop = key_ranges_of({first.data(), {s.queries}}, {last.data(), {s.queries}});
+    if (options.intervals) of_hop.rectangle = {};
     const auto run = [&]<ops::DqOrder order>() {
       ops::attention_backward<order>(y.stream, q.view(), k.keys(first_key, keys), v.keys(first_key, keys),
                                      lse_view, delta_view, d_out.view(), x.settings(), of_hop,

@@ -25,10 +25,12 @@ const NamedMask some_without_keys{
 // Shared memory of a block: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 constexpr bool tiles_fit(int architecture, int kib) {
   for (const int width : {64, 128, 256}) {
-    const auto keys = kernels::attention_backward_keys_tile(architecture, width);
     const auto queries = kernels::attention_backward_queries_tile(architecture, width);
-    if (keys.keys_shared_bytes() > kib * 1024 || queries.queries_shared_bytes() > kib * 1024) return false;
-    if (keys.warp_rows() % 16 != 0 || queries.warp_rows() % 16 != 0) return false;
+    if (queries.queries_shared_bytes() > kib * 1024 || queries.warp_rows() % 16 != 0) return false;
+    for (const auto mask : {kernels::HopMask::intervals, kernels::HopMask::rectangle}) {
+      const auto keys = kernels::attention_backward_keys_tile(architecture, width, mask);
+      if (keys.keys_shared_bytes() > kib * 1024 || keys.warp_rows() % 16 != 0) return false;
+    }
   }
   return true;
 }
@@ -82,6 +84,16 @@ TEST(AttentionBackward, IsCloseToFloat64UnderEveryMask) {
     expect_gradients<Float16, float>(s);
     s.dimension = 128;
     expect_gradients<BFloat16, BFloat16>(s);
+  }
+}
+
+TEST(AttentionBackward, TakesARectangleAsWhatItIsOrAsIntervals) {
+  for (const Index dimension : {64, 128, 256}) {
+    const AttentionShape s{1, 200, 300, 2, 1, dimension, inner_rectangle(200, 300)};
+    expect_gradients<BFloat16, float>(s);
+    expect_gradients<Float16, Float16>(s, {.intervals = true});
+    expect_gradients<BFloat16, float>(s, {.hops = 3});
+    expect_gradients<Float16, float>(s, {.dq_order = ops::DqOrder::any});
   }
 }
 
@@ -217,13 +229,15 @@ TEST(AttentionBackward, DoesNotDependOnOrder) {
   expect_same_bits<BFloat16>({1, 150, 140, 4, 2, 64, causal, 1, 0, true}, 2);
   expect_same_bits<Float16>({1, 150, 140, 2, 1, 128, causal, 1, 5.0f}, 1);
   expect_same_bits<BFloat16>({1, 131, 90, 1, 1, 256, some_without_keys}, 1);
+  expect_same_bits<BFloat16>({1, 150, 140, 2, 1, 64, full}, 1);
 }
 
 // Products of the tiles of which a warp's rows and the columns of a step see each other.
 template <int width>
 void expect_least_products(const AttentionShape& s, const BackwardResults& y, ops::DqOrder order) {
   const bool any_order = order == ops::DqOrder::any;
-  constexpr auto keys = kernels::attention_backward_keys_tile(kernels::architecture, width);
+  const auto keys =
+      kernels::attention_backward_keys_tile(kernels::architecture, width, hop_mask_of(s), any_order);
   constexpr auto queries = kernels::attention_backward_queries_tile(kernels::architecture, width);
   EXPECT_EQ(y.stream.of("attention_backward_keys").mma,
             (any_order ? 5 : 4) * products(tiles_seen(s, keys.columns, keys.warp_rows()), keys.warp_rows(),
@@ -255,6 +269,11 @@ TEST(AttentionBackward, MultipliesOnlyWhatAWarpSees) {
   expect_least_products<64>({2, 131, 77, 2, 1, 64, causal});
   expect_least_products<64>({1, 131, 259, 1, 1, 64, window});
   expect_least_products<128>({1, 131, 90, 1, 1, 128, some_without_keys});
+  expect_least_products<64>({2, 131, 77, 1, 1, 64, full});
+  expect_least_products<64>({1, 200, 300, 2, 1, 64, inner_rectangle(200, 300)});
+  expect_least_products<64>({1, 200, 300, 1, 1, 64, inner_rectangle(200, 300)}, ops::DqOrder::any);
+  expect_least_products<128>({1, 200, 300, 1, 1, 128, inner_rectangle(200, 300)});
+  expect_least_products<256>({1, 200, 300, 1, 1, 256, inner_rectangle(200, 300)});
 }
 
 template <half T, class G, int width>

@@ -10,6 +10,7 @@
 
 #include <trilith/core/half.hpp>
 #include <trilith/core/tensor.hpp>
+#include <trilith/kernels/hop_mask.hpp>
 #include <trilith/mask/mask.hpp>
 
 #include "test/simt/buffer.hpp"
@@ -56,6 +57,17 @@ class HeadBuffer {
 // has some of both, and so skips tiles between others that it takes.
 inline NamedMask gap_of(Index queries, Index keys) {
   return {"gap", mask::documents({0, 10, 10, queries}, {0, 20, 250, keys})};
+}
+
+// Only queries from the 40th on and before the last 50 see keys: all but the first 30 and the last 30.
+inline NamedMask inner_rectangle(Index queries, Index keys) {
+  return {"inner rectangle", mask::documents({0, 0, 40, queries - 50, queries, queries},
+                                             {0, 30, 30, keys - 30, keys - 30, keys})};
+}
+
+// What the operations are told of a mask, and so the kernels.
+inline kernels::HopMask hop_mask_of(const AttentionShape& s) {
+  return OwnKeyRanges(s).view().rectangle ? kernels::HopMask::rectangle : kernels::HopMask::intervals;
 }
 
 // Tiles of queries and keys of which a query sees a key, over batch and heads.

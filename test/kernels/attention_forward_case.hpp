@@ -27,6 +27,7 @@ struct ForwardOptions {
   int hops_on_host = 0;    // the first of them, in float32
   int blind = 0;           // n > 0: every n-th query sees nothing
   int keys_of_nobody = 0;  // further keys and values that no query sees, NaN
+  bool intervals = false;  // are all that the operation is told, also where they make a rectangle
   bool sectors = false;    // rows begin at multiples of 32 bytes, not of 16
 };
 
@@ -98,8 +99,8 @@ class ForwardCase {
         last[i] = 0;
       }
     }
-    const ops::KeyRanges ranges{Vector<const std::int32_t>(first.data(), {s().queries}),
-                                Vector<const std::int32_t>(last.data(), {s().queries})};
+    ops::KeyRanges ranges = key_ranges_of({first.data(), {s().queries}}, {last.data(), {s().queries}});
+    if (options_.intervals) ranges.rectangle = {};
     const bool is_last = hop == options_.hops - 1;
     const ops::Hop of{.first = hop == 0, .last = is_last};
     const ops::AttentionCarry carry{carry_out_.view(), per_query(maximum_), per_query(sum_)};

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -22,15 +23,14 @@ namespace {
 const NamedMask window{"window", mask::sliding_window(70)};
 const NamedMask documents{"documents", mask::causal() & mask::documents({0, 3, 100, 101, 320})};
 
-kernels::AttentionTile tile_of(const AttentionShape& s) {
-  return kernels::attention_forward_tile(kernels::architecture, s.dimension <= 64    ? 64
-                                                                : s.dimension <= 128 ? 128
-                                                                                     : 256);
+kernels::AttentionTile tile_of(const AttentionShape& s, kernels::HopMask mask) {
+  const int width = s.dimension <= 64 ? 64 : s.dimension <= 128 ? 128 : 256;
+  return kernels::attention_forward_tile(kernels::architecture, width, mask);
 }
 
 // Scores, and weights times values, of the tiles of keys of which one of a warp's queries sees one.
 void expect_least_products(const AttentionShape& s, const simt::Counters& counters) {
-  const kernels::AttentionTile tile = tile_of(s);
+  const kernels::AttentionTile tile = tile_of(s, hop_mask_of(s));
   const Index rows = tile.rows / tile.warps;
   EXPECT_EQ(counters.mma, 2 * products(tiles_seen(s, rows, tile.columns), rows, tile.columns, tile.width));
   EXPECT_EQ(counters.bank_conflicts(), 0);
@@ -47,6 +47,10 @@ TEST(AttentionForwardLaws, MultipliesOnlyWhatAWarpSees) {
   expect_least({2, 131, 77, 1, 1, 64, causal});
   expect_least({1, 131, 259, 1, 1, 128, window});
   expect_least({1, 1, 1, 1, 1, 64, causal});
+  expect_least({2, 131, 77, 1, 1, 64});
+  for (const Index dimension : {64, 128, 256}) {
+    expect_least({1, 200, 300, 1, 1, dimension, inner_rectangle(200, 300)});
+  }
 }
 
 void expect_least_work(const AttentionShape& s) {
@@ -70,23 +74,28 @@ TEST(AttentionForwardLaws, DoesNoMoreThanItsTilesNeed) {
 
 // Of a mask that hides nothing, every load is of whole sectors, and each byte of a tile is loaded once by a
 // block.
-void expect_least_loads(const AttentionShape& s) {
+void expect_least_loads(const AttentionShape& s, kernels::HopMask mask) {
   SCOPED_TRACE(testing::Message() << s);
-  const simt::Counters counters = forward_of<BFloat16>(inputs_in<BFloat16>(s), {.sectors = true}).counters;
-  const kernels::AttentionTile tile = tile_of(s);
+  const bool intervals = mask == kernels::HopMask::intervals;
+  const simt::Counters counters =
+      forward_of<BFloat16>(inputs_in<BFloat16>(s), {.intervals = intervals, .sectors = true}).counters;
+  const kernels::AttentionTile tile = tile_of(s, mask);
   const Index blocks = ceil_divide(s.queries, tile.rows) * s.heads * s.batch;
   const Index queries = s.queries * s.heads * s.batch;
-  const Index ranges = 2 * 4 * queries * (tile.warps + 1);  // by each warp those of the block, and its own
+  // By each warp those of the block, and its own.
+  const Index ranges = intervals ? 2 * 4 * queries * (tile.warps + 1) : 0;
   EXPECT_EQ(counters.global_loads.bytes,
             2 * queries * s.dimension + blocks * 2 * 2 * s.keys * s.dimension + ranges);
   EXPECT_EQ(counters.global_loads.sectors * 32, counters.global_loads.bytes);
 }
 
 TEST(AttentionForwardLaws, LoadsEachTileOnceByWholeSectors) {
-  expect_least_loads({1, 128, 192, 2, 1, 64});
-  expect_least_loads({1, 256, 128, 1, 1, 128});
-  expect_least_loads({1, 128, 128, 1, 1, 256});
-  expect_least_loads({1, 128, 128, 1, 1, 80});
+  for (const auto mask : {kernels::HopMask::intervals, kernels::HopMask::rectangle}) {
+    expect_least_loads({1, 128, 192, 2, 1, 64}, mask);
+    expect_least_loads({1, 256, 128, 1, 1, 128}, mask);
+    expect_least_loads({1, 128, 128, 1, 1, 256}, mask);
+    expect_least_loads({1, 128, 128, 1, 1, 80}, mask);
+  }
 }
 
 TEST(AttentionForwardLaws, CarriesByWholeSectors) {
@@ -99,21 +108,41 @@ TEST(AttentionForwardLaws, CarriesByWholeSectors) {
   EXPECT_EQ(counters.global_loads.sectors * 32, counters.global_loads.bytes - 3 * 4 * 128);
 }
 
+using kernels::HopMask;
+
 TEST(AttentionForwardTile, FitsEachArchitecture) {
   using kernels::attention_forward_tile;
   using kernels::AttentionTile;
   for (const int architecture : {80, 86, 89, 90, 100, 120}) {
     const int all = kernels::shared_kib_of_multiprocessor(architecture) * 1024;
     for (const int width : {64, 128, 256}) {
-      const AttentionTile tile = attention_forward_tile(architecture, width);
-      EXPECT_LE(tile.shared_bytes() + 1024, all) << architecture << ", " << width;
-      EXPECT_GE(tile.stages, 2) << architecture << ", " << width;
+      for (const HopMask mask : {HopMask::intervals, HopMask::rectangle}) {
+        const AttentionTile tile = attention_forward_tile(architecture, width, mask);
+        const int blocks = tile.threads() == 128 && width < 256 ? 2 : 1;
+        EXPECT_LE(blocks * (tile.shared_bytes() + 1024), all) << architecture << ", " << width;
+        EXPECT_GE(tile.stages, 2) << architecture << ", " << width;
+      }
     }
   }
-  EXPECT_EQ(attention_forward_tile(80, 256),
-            (AttentionTile{.rows = 128, .columns = 64, .width = 256, .warps = 8, .stages = 3}));
-  EXPECT_EQ(attention_forward_tile(89, 256),
-            (AttentionTile{.rows = 64, .columns = 64, .width = 256, .warps = 4, .stages = 2}));
+}
+
+TEST(AttentionForwardTile, SuitsArchitectureWidthAndMask) {
+  using kernels::attention_forward_tile;
+  const auto expect = [](int architecture, kernels::AttentionTile tile) {
+    EXPECT_EQ(attention_forward_tile(architecture, tile.width, tile.mask), tile)
+        << architecture << ", " << tile.width;
+  };
+  const auto cut = HopMask::intervals;
+  const auto whole = HopMask::rectangle;
+  expect(80, {.mask = cut, .rows = 128, .columns = 96, .width = 64, .warps = 4, .stages = 4});
+  expect(80, {.mask = whole, .rows = 128, .columns = 128, .width = 64, .warps = 4, .stages = 4});
+  expect(80, {.mask = cut, .rows = 128, .columns = 64, .width = 256, .warps = 8, .stages = 3});
+  expect(90, {.mask = whole, .rows = 128, .columns = 128, .width = 64, .warps = 4, .stages = 4});
+  expect(90, {.mask = whole, .rows = 128, .columns = 64, .width = 128, .warps = 4, .stages = 4});
+  expect(89, {.mask = cut, .rows = 64, .columns = 64, .width = 128, .warps = 4, .stages = 2});
+  expect(89, {.mask = whole, .rows = 128, .columns = 32, .width = 128, .warps = 4, .stages = 2});
+  expect(89, {.mask = cut, .rows = 64, .columns = 64, .width = 256, .warps = 4, .stages = 2});
+  expect(89, {.mask = whole, .rows = 128, .columns = 32, .width = 256, .warps = 8, .stages = 2});
 }
 
 // y(i) = tanh(x(i))
@@ -147,14 +176,15 @@ TEST(SoftCap, IsExactToAMillionth) {
 }
 
 // The first sentence of what is refused, or "".
-std::string refused(Index dimension, Index padding, float scale, Index keys = 2) {
+std::string refused(Index dimension, Index padding, float scale, Index keys = 2,
+                    std::optional<ops::SeenRectangle> rectangle = {}) {
   Buffer<BFloat16> x(2 * (dimension + padding) + 8);
   Buffer<std::int32_t> first(2), last(2);
   Buffer<float> lse(2);
   const View<BFloat16, 4> rows{x.data(), {1, 2, 1, dimension}, {0, dimension + padding, dimension, 1}};
   const View<BFloat16, 4> kv{x.data(), {1, keys, 1, dimension}, {0, dimension + padding, dimension, 1}};
   const ops::KeyRanges ranges{Vector<const std::int32_t>(first.data(), {2}),
-                              Vector<const std::int32_t>(last.data(), {2})};
+                              Vector<const std::int32_t>(last.data(), {2}), rectangle};
   try {
     ops::attention(Emulated::Stream(), rows, kv, kv, {.scale = scale}, ranges, rows,
                    View<float, 3>{lse.data(), {1, 1, 2}});
@@ -175,6 +205,9 @@ TEST(AttentionForward, RefusesWhatItCannotTake) {
             "8, and aligned memory");
   EXPECT_EQ(refused(64, 0, 1, Index{1} << 31),
             "attention: a sequence has more than 2147479551 rows; split it over context ranks");
+  EXPECT_EQ(refused(64, 0, 1, 2, ops::SeenRectangle{0, 2, 0, 3}),
+            "attention: queries to 2 of 2 see keys to 3 of 2; give the rectangle that ops::seen_rectangle() "
+            "finds, or none");
   EXPECT_EQ(refused(64, 0, 0),
             "attention: the scale of scores is 0.000000; give a positive one, such as 1 / sqrt(dimension)");
 }

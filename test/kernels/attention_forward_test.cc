@@ -79,6 +79,16 @@ TYPED_TEST(AttentionForward, IsCloseToFloat64) {
   expect_attention<T>({1, 131, 333, 1, 1, 128, gap_of(131, 333)}, {.hops = 2});
 }
 
+TYPED_TEST(AttentionForward, TakesARectangleAsWhatItIsOrAsIntervals) {
+  for (const Index dimension : {64, 128, 256}) {
+    const AttentionShape s{1, 200, 300, 1, 1, dimension, inner_rectangle(200, 300)};
+    expect_attention<TypeParam>(s);
+    expect_attention<TypeParam>(s, {.hops = 3});
+    expect_attention<TypeParam>(s, {.intervals = true});
+  }
+  expect_attention<TypeParam>({1, 128, 128, 1, 1, 64}, {.intervals = true});
+}
+
 TYPED_TEST(AttentionForward, TakesDimensionsBetweenWidths) {
   using T = TypeParam;
   expect_attention<T>({1, 76, 130, 1, 1, 40, causal});

@@ -51,10 +51,10 @@ void expect_ranges(const Mask& mask, int queries, int keys, int rows, bool some_
 }
 
 // Every interval against each of its keys.
-TEST(SeenKeys, MeetAndCoverWhatTheirKeysSay) {
+TEST(Interval, MeetAndCoverWhatTheirKeysSay) {
   for (int first = 0; first < 7; ++first) {
     for (int last = 0; last < 7; ++last) {
-      const kernels::SeenKeys seen{first, last};
+      const kernels::Interval seen{first, last};
       for (int begin = 0; begin < 7; ++begin) {
         for (int end = begin + 1; end < 7; ++end) {
           bool some = false;

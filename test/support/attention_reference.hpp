@@ -48,6 +48,11 @@ struct AttentionShape {
   }
 };
 
+// For an operation: what each query sees, and whether that is a rectangle.
+inline ops::KeyRanges key_ranges_of(Vector<const std::int32_t> first, Vector<const std::int32_t> last) {
+  return {first, last, ops::seen_rectangle(first, last)};
+}
+
 // The keys that each query sees, for an operation.
 class OwnKeyRanges {
  public:
@@ -60,8 +65,7 @@ class OwnKeyRanges {
   }
   ops::KeyRanges view() const {
     const Index count = static_cast<Index>(first_.size());
-    return {Vector<const std::int32_t>(first_.data(), {count}),
-            Vector<const std::int32_t>(last_.data(), {count})};
+    return key_ranges_of({first_.data(), {count}}, {last_.data(), {count}});
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,12 +36,16 @@ class HopRanges {
       key_ranges(mask, queries, keys, Vector<std::int32_t>(host.data(), {rows}),
                  Vector<std::int32_t>(host.data() + rows, {rows}));
       upload(s, host.data(), flat(ranges_.slice(0, 2 * hops(), 2)));
+      rectangles_.push_back(ops::seen_rectangle(Vector<const std::int32_t>(host.data(), {rows}),
+                                                Vector<const std::int32_t>(host.data() + rows, {rows})));
       scores_.push_back(visible_scores(mask, queries, keys));
     }
   }
 
   int hops() const { return static_cast<int>(scores_.size()); }
-  ops::KeyRanges of(int hop) const { return {ranges_[2 * hop], ranges_[2 * hop + 1]}; }
+  ops::KeyRanges of(int hop) const {
+    return {ranges_[2 * hop], ranges_[2 * hop + 1], rectangles_[static_cast<std::size_t>(hop)]};
+  }
 
   // Pairs of a query and a key that the mask leaves on a hop: none where there is nothing to compute.
   Index scores(int hop) const { return scores_[static_cast<std::size_t>(hop)]; }
@@ -48,6 +53,7 @@ class HopRanges {
  private:
   typename D::allocation allocation_;
   Matrix<std::int32_t> ranges_;  // (2 · hops, rows)
+  std::vector<std::optional<ops::SeenRectangle>> rectangles_;
   std::vector<Index> scores_;
 };
 

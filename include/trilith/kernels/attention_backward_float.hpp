@@ -86,7 +86,7 @@ struct AttentionBackwardQueriesFloat : FloatAttention {
     const int head = lane.block().y;
     const int first = lane.block().x * own;
     const int row = lane.warp() * 4;
-    const TileRange seen =
+    const Interval seen =
         tile_range(lane, p.ranges, first, own < p.queries - first ? first + own : p.queries);
     q.template load<own, warps>(lane, p.q.head(batch, head), first, p.queries, p.dimension);
     d_out.template load<own, warps>(lane, p.d_out.head(batch, head), first, p.queries, p.dimension);

@@ -13,6 +13,7 @@
 
 #include <trilith/core/device_code.hpp>
 #include <trilith/core/half.hpp>
+#include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/kernels/architecture.hpp>
 #include <trilith/kernels/attention_backward_tile.hpp>
@@ -43,14 +44,14 @@ struct AttentionBackwardKeys {
   static constexpr int blocks_per_multiprocessor = blocks_of_all_registers(threads, shared_bytes);
 
   struct Params {
-    HeadTensor<const T> q;                   // (batch, queries, heads, dimension)
-    HeadTensor<const T> k;                   // (batch, keys, heads / group, dimension)
-    HeadTensor<const T> v;                   // (batch, keys, heads / group, dimension)
-    HeadTensor<const T> d_out;               // (batch, queries, heads, dimension)
-    PerQuery<const float> lse;               // (batch, heads, queries)
-    PerQuery<const float> delta;             // (batch, heads, queries)
-    KeyRanges ranges;                        // (queries)
-    simt::Global<const std::int32_t> tiles;  // TileRanges of tiles of `columns` queries
+    HeadTensor<const T> q;        // (batch, queries, heads, dimension)
+    HeadTensor<const T> k;        // (batch, keys, heads / group, dimension)
+    HeadTensor<const T> v;        // (batch, keys, heads / group, dimension)
+    HeadTensor<const T> d_out;    // (batch, queries, heads, dimension)
+    PerQuery<const float> lse;    // (batch, heads, queries)
+    PerQuery<const float> delta;  // (batch, heads, queries)
+    VisiblePairs<tile.mask> visible;
+    simt::Global<const std::int32_t> tiles;  // TileRanges of tiles of `columns` queries, for intervals
     HeadTensor<float> dq;  // (batch, queries, heads, dimension), added to where tile.adds_dq
     HeadTensor<G> dk;      // (batch, keys, heads / group, dimension)
     HeadTensor<G> dv;      // (batch, keys, heads / group, dimension)
@@ -153,32 +154,42 @@ struct AttentionBackwardKeys {
 
     // Bounds of the tiles of queries that see a key of the block's.
     TRILITH_DEVICE void find_tiles() {
-      constexpr int most = std::numeric_limits<int>::max();
-      int first = most;
-      int end = 0;
-      for (int each = lane.index(); each * tile.columns < p.queries; each += simt::warp_size) {
-        if (!is_seen(range_of(each))) continue;
-        first = each < first ? each : first;
-        end = each + 1;
+      if constexpr (tile.mask == HopMask::rectangle) {
+        const SeenRectangle& seen = p.visible;
+        first_tile = seen.queries.first / tile.columns;
+        end_tile = seen.keys.meets(first_key, end_key()) ? ceil_divide(seen.queries.last, tile.columns) : 0;
+      } else {
+        constexpr int most = std::numeric_limits<int>::max();
+        int first = most;
+        int end = 0;
+        for (int each = lane.index(); each * tile.columns < p.queries; each += simt::warp_size) {
+          if (!sees(each)) continue;
+          first = each < first ? each : first;
+          end = each + 1;
+        }
+        first_tile = uniform(lane, warp_reduce(lane, first, Minimum{}));
+        end_tile = uniform(lane, warp_reduce(lane, end, Maximum{}));
       }
-      first_tile = uniform(lane, warp_reduce(lane, first, Minimum{}));
-      end_tile = uniform(lane, warp_reduce(lane, end, Maximum{}));
     }
 
-    TRILITH_DEVICE TileRange range_of(int query_tile) const {
-      const auto range = lane.load(p.tiles, Index{query_tile} * 2, simt::Width<2>{});
-      return {range[0], range[1]};
+    // Whether one of the tile's queries may see one of the block's keys.
+    TRILITH_DEVICE bool sees(int query_tile) const {
+      if constexpr (tile.mask == HopMask::rectangle) {
+        return true;  // within the bounds
+      } else {
+        const auto range = lane.load(p.tiles, Index{query_tile} * 2, simt::Width<2>{});
+        return Interval{range[0], range[1]}.meets(first_key, end_key());
+      }
     }
-    TRILITH_DEVICE bool is_seen(const TileRange& range) const {
-      const int end_key = p.keys < first_key + tile.rows ? p.keys : first_key + tile.rows;
-      return !range.empty() && range.first < end_key && range.last > first_key;
+    TRILITH_DEVICE int end_key() const {
+      return p.keys < first_key + tile.rows ? p.keys : first_key + tile.rows;
     }
 
     // The first step from there on; past the last, its head is the group's end.
     TRILITH_DEVICE Step seek(int head, int query_tile) const {
       for (; head < p.group; ++head, query_tile = first_tile) {
         for (; query_tile < end_tile; ++query_tile) {
-          if (lane.any(is_seen(range_of(query_tile)))) return {head, query_tile};
+          if (lane.any(sees(query_tile))) return {head, query_tile};
         }
       }
       return {p.group, end_tile};
@@ -206,7 +217,7 @@ struct AttentionBackwardKeys {
       const int query = step.query_tile * tile.columns + lane.thread();
       if (step.head == p.group || lane.thread() >= tile.columns || query >= p.queries) return {};
       return QueryFacts::load(lane, p.lse.head(batch, query_head(step)),
-                              p.delta.head(batch, query_head(step)), p.ranges, query);
+                              p.delta.head(batch, query_head(step)), p.visible, query);
     }
     TRILITH_DEVICE void put_facts(const QueryFacts& query, int turn) const {
       if (lane.thread() < tile.columns) facts.put(lane, turn * tile.columns + lane.thread(), query);
@@ -221,7 +232,7 @@ struct AttentionBackwardKeys {
       bool all = true;
       TRILITH_UNROLL
       for (int at = 0; at < tile.columns; at += simt::warp_size) {
-        const SeenKeys seen = facts.seen(lane, turn * tile.columns + at + lane.index());
+        const Interval seen = facts.seen(lane, turn * tile.columns + at + lane.index());
         some |= seen.meets(begin, end);
         all &= seen.covers(begin, end);
       }
@@ -295,13 +306,14 @@ struct AttentionBackwardKeys {
     }
     template <bool masked, bool capped>
     TRILITH_DEVICE void differentiate(ScorePart& x, ScoreStrip& y, int strip, int turn) const {
-      const int key = first_key + warp.row + lane.index() / 4;
+      int key = lane.index() / 4;
+      if constexpr (masked) key += uniform(lane, first_key + warp.row);  // anew, or it stays in a register
       TRILITH_UNROLL
       for (int n = 0; n < ScoreStrip::columns / 8; ++n) {
         const int at = turn * tile.columns + warp.score_column + strip + 8 * n + lane.index() % 4 * 2;
         const auto lse_log2 = lane.load(facts.lse_log2, at, simt::Width<2>{});
         const auto delta = lane.load(facts.delta, at, simt::Width<2>{});
-        SeenKeys seen[2];
+        Interval seen[2];
         if constexpr (masked) {
           const auto first = lane.load(facts.first, at, simt::Width<2>{});
           const auto last = lane.load(facts.last, at, simt::Width<2>{});

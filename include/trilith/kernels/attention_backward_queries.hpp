@@ -103,7 +103,7 @@ struct AttentionBackwardQueries {
 
     TRILITH_DEVICE void run() {
       const int end_query = p.queries < first_query + tile.rows ? p.queries : first_query + tile.rows;
-      const TileRange range = tile_range(lane, p.ranges, first_query, end_query);
+      const Interval range = tile_range(lane, p.ranges, first_query, end_query);
       if (range.empty() && !is_first(p) && !is_last(p)) return;
       const int end = range.empty() ? 0 : range.last;
 
@@ -157,7 +157,7 @@ struct AttentionBackwardQueries {
 
     // What the warp's queries see of a tile.
     TRILITH_DEVICE TileSight sight_of(int first_key) const {
-      const SeenKeys seen = facts.seen(lane, warp.row + lane.index() % tile.warp_rows());
+      const Interval seen = facts.seen(lane, warp.row + lane.index() % tile.warp_rows());
       return {lane.any(seen.meets(first_key, first_key + tile.columns)),
               lane.all(seen.covers(first_key, first_key + tile.columns))};
     }
@@ -209,7 +209,7 @@ struct AttentionBackwardQueries {
         const int at = warp.row + 8 * half + lane.index() / 4;
         const float lse_log2 = lane.load(facts.lse_log2, at);
         const float delta = lane.load(facts.delta, at);
-        SeenKeys seen;
+        Interval seen;
         if constexpr (masked) seen = facts.seen(lane, at);
         TRILITH_UNROLL
         for (int n = 0; n < ScoreStrip::columns / 8; ++n) {

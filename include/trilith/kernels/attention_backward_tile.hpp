@@ -2,6 +2,7 @@
 #pragma once
 
 #include <trilith/kernels/architecture.hpp>
+#include <trilith/kernels/hop_mask.hpp>
 
 namespace trilith::inline v0::kernels {
 
@@ -10,7 +11,8 @@ namespace trilith::inline v0::kernels {
 // column_warps columns, and of the gradients width / column_warps. Where column_warps is 1, weights stay in
 // registers for the products that take them; else they go through shared memory.
 struct AttentionBackwardTile {
-  int width;  // of a head: its dimension, rounded up to 64, 128 or 256
+  HopMask mask;  // as the kernel is told it
+  int width;     // of a head: its dimension, rounded up to 64, 128 or 256
   int rows;
   int columns;
   int row_warps;
@@ -62,23 +64,30 @@ constexpr int most_shared_bytes(int sm) {
 }  // namespace detail
 
 // For dk and dv. A warp has 32 keys, so that a fragment of queries serves 4 mma, and 128 registers a lane
-// hold its gradients.
-constexpr AttentionBackwardTile attention_backward_keys_tile(int sm, int width, bool adds_dq = false) {
-  AttentionBackwardTile tile{.width = width,
+// hold its gradients. At width 64 two blocks share a multiprocessor; where a mask of intervals cuts tiles,
+// they have fewer queries, so that less is computed in vain.
+constexpr AttentionBackwardTile attention_backward_keys_tile(int sm, int width, HopMask mask,
+                                                             bool adds_dq = false) {
+  AttentionBackwardTile tile{.mask = mask,
+                             .width = width,
                              .rows = width == 256 ? 64 : 128,
-                             .columns = width == 64 ? 32 : 64,
+                             .columns = 64,
                              .row_warps = width == 256 ? 2 : 4,
                              .column_warps = width / 64,
                              .strip = width == 128 ? 32 : 16,
                              .stages = 2,
                              .adds_dq = adds_dq};
+  const bool two_fit = 2 * (tile.keys_shared_bytes() + 1024) <= shared_kib_of_multiprocessor(sm) * 1024;
+  if (width == 64 && (mask == HopMask::intervals || !two_fit)) tile.columns = 32;
   while (tile.keys_shared_bytes() > detail::most_shared_bytes(sm)) tile = tile.smaller();
   return tile;
 }
 
-// For dq. A warp has 32 queries.
+// For dq. A warp has 32 queries. No mask wants another tile, so a rectangle comes as intervals, and kernels
+// are half as many.
 constexpr AttentionBackwardTile attention_backward_queries_tile(int sm, int width) {
-  AttentionBackwardTile tile{.width = width,
+  AttentionBackwardTile tile{.mask = HopMask::intervals,
+                             .width = width,
                              .rows = width == 256 ? 64 : 128,
                              .columns = 64,
                              .row_warps = width == 256 ? 2 : 4,

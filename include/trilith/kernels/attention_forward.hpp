@@ -25,6 +25,7 @@
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/kernels/warp.hpp>
+#include <trilith/kernels/warp_queries.hpp>
 #include <trilith/simt/lane.hpp>
 
 namespace trilith::inline v0::kernels {
@@ -41,15 +42,15 @@ struct AttentionForward {
   static constexpr int blocks_per_multiprocessor = blocks_of_all_registers(threads, shared_bytes);
 
   struct Params {
-    HeadTensor<const T> q;            // (batch, queries, heads, dimension)
-    HeadTensor<const T> k;            // (batch, keys, heads / group, dimension)
-    HeadTensor<const T> v;            // (batch, keys, heads / group, dimension)
-    HeadTensor<T> out;                // (batch, queries, heads, dimension): written by the last hop
-    PerQuery<float> lse;              // (batch, heads, queries): written by the last hop
-    HeadTensor<float> carry_out;      // (batch, queries, heads, dimension): where HopCarry is memory
-    PerQuery<float> carry_maximum;    // (batch, heads, queries)
-    PerQuery<float> carry_sum;        // (batch, heads, queries)
-    KeyRanges ranges;                 // (queries)
+    HeadTensor<const T> q;          // (batch, queries, heads, dimension)
+    HeadTensor<const T> k;          // (batch, keys, heads / group, dimension)
+    HeadTensor<const T> v;          // (batch, keys, heads / group, dimension)
+    HeadTensor<T> out;              // (batch, queries, heads, dimension): written by the last hop
+    PerQuery<float> lse;            // (batch, heads, queries): written by the last hop
+    HeadTensor<float> carry_out;    // (batch, queries, heads, dimension): where HopCarry is memory
+    PerQuery<float> carry_maximum;  // (batch, heads, queries)
+    PerQuery<float> carry_sum;      // (batch, heads, queries)
+    VisiblePairs<tile.mask> visible;
     simt::Global<const float> sinks;  // (heads), or empty
     int queries;
     int dimension;  // a multiple of 8
@@ -70,23 +71,22 @@ struct AttentionForward {
     const int first = (lane.grid().x - 1 - lane.block().x) * tile.rows;
     const int warp_row = lane.warp() * warp_rows;
 
-    const TileRange range = block_range(lane, p, first);
+    const Interval range =
+        tile_range(lane, p.visible, first, tile.rows < p.queries - first ? first + tile.rows : p.queries);
     if (range.empty() && !is_first(p) && !is_last(p)) return;
     copy_tile<threads>(lane, queries, p.q.head(batch, head), first, p.queries, p.dimension);
-    const auto intervals = lane.shared(simt::Array<std::int32_t, 2 * tile.rows>{});
-    put_intervals(lane, p, first + warp_row, intervals);
+    const Queries own(lane, p.visible, first + warp_row, p.queries);
     const int kv_head = head / p.group;
-    const StridedRows<const T> k = p.k.head(batch, kv_head);
-    const StridedRows<const T> v = p.v.head(batch, kv_head);
     const int last_tile = range.empty() ? -1 : (range.last - 1) / tile.columns;
     const int steps = range.empty() ? 0 : 2 * (last_tile - range.first / tile.columns + 1);
 
-    // Rows of keys beyond those that are seen come as zeros: what lies there may be no number.
+    // Rows of keys beyond those that are seen come as zeros: what lies there may be no number. The head is
+    // found anew for each step, so that its addresses take no registers between.
     const auto copy_step = [&](int step) {
       if (step < steps) {
         const KeyTile to{ring, step % tile.stages * KeyTile::size};
-        copy_tile<threads>(lane, to, step % 2 == 0 ? k : v, (last_tile - step / 2) * tile.columns, range.last,
-                           p.dimension);
+        copy_tile<threads>(lane, to, (step % 2 == 0 ? p.k : p.v).head(batch, uniform(lane, kv_head)),
+                           (last_tile - step / 2) * tile.columns, range.last, p.dimension);
       }
       lane.commit_copies();
     };
@@ -102,9 +102,9 @@ struct AttentionForward {
     Softmax softmax;
     Output out;
     begin(lane, p, first + warp_row, softmax, out);
-    int key = last_tile * tile.columns;
-    for (int step = 0; step < steps; step += 2, key -= tile.columns) {
-      if (!sight_of(lane, intervals, key).some) {
+    for (int step = 0; step < steps; step += 2) {
+      const int key = (last_tile - step / 2) * tile.columns;
+      if (!own.sight(lane, key, key + tile.columns).some) {
         // The warp's share of the block's copies. Scores under a condition would not fit in registers.
         begin_step(step);
         begin_step(step + 1);
@@ -118,7 +118,7 @@ struct AttentionForward {
           [&](int at, int column) { return load_b(lane, keys, at, column); });
       const KeyTile values = begin_step(step + 1);
       if (p.scale.cap > 0) cap_scores(lane, scores, p.scale);
-      if (!sight_of(lane, intervals, key).all) hide(lane, intervals, key, scores);
+      if (!own.sight(lane, key, key + tile.columns).all) hide(lane, own, key, scores);
       softmax.take(lane, scores, p.scale.log2_unit, out);
       multiply<tile.columns>(
           lane, out, [&](int block, int at) { return scores.template as_a<T>(block, at); },
@@ -131,7 +131,6 @@ struct AttentionForward {
 
  private:
   static constexpr int warp_rows = tile.rows / tile.warps;
-  static_assert(warp_rows <= simt::warp_size, "AttentionForward: a lane must have one query at most");
   static constexpr int blocks = warp_rows / 16;
 
   using QueryTile = SharedTile<T, tile.rows, tile.width>;
@@ -139,48 +138,17 @@ struct AttentionForward {
   using Scores = Accumulators<blocks, tile.columns>;
   using Output = Accumulators<blocks, tile.width>;
   using Softmax = OnlineSoftmax<blocks>;
+  using Queries = WarpQueries<tile.mask, tile.rows, warp_rows>;
 
   // Constants where all keys come in one hop, so that nothing of a carry is compiled.
   static TRILITH_DEVICE bool is_first(const Params& p) { return carry == HopCarry::none || p.first_hop; }
   static TRILITH_DEVICE bool is_last(const Params& p) { return carry == HopCarry::none || p.last_hop; }
 
   template <class Lane>
-  static TRILITH_DEVICE TileRange block_range(Lane& lane, const Params& p, int first) {
-    return tile_range(lane, p.ranges, first, tile.rows < p.queries - first ? first + tile.rows : p.queries);
-  }
-
-  // What the warp's queries, from `query` on, see: two numbers each, nothing beyond the last query.
-  template <class Lane>
-  static TRILITH_DEVICE void put_intervals(Lane& lane, const Params& p, int query,
-                                           const simt::Shared<std::int32_t>& intervals) {
-    const int own = query + lane.index();
-    if (lane.index() < warp_rows) {
-      simt::Pack<std::int32_t, 2> seen{};
-      if (own < p.queries) seen = {{lane.load(p.ranges.first, own), lane.load(p.ranges.last, own)}};
-      lane.store(intervals, 2 * (lane.warp() * warp_rows + lane.index()), seen);
-    }
-    lane.sync_warp();
-  }
-  // Of the warp's query `own`.
-  template <class Lane>
-  static TRILITH_DEVICE SeenKeys seen_by(Lane& lane, const simt::Shared<std::int32_t>& intervals, int own) {
-    const auto seen = lane.load(intervals, 2 * (lane.warp() * warp_rows + own), simt::Width<2>{});
-    return {seen[0], seen[1]};
-  }
-
-  // Of the tile whose first key is `key`. It is asked for twice a tile: between, it takes no registers.
-  template <class Lane>
-  static TRILITH_DEVICE TileSight sight_of(Lane& lane, const simt::Shared<std::int32_t>& intervals, int key) {
-    const SeenKeys seen = seen_by(lane, intervals, lane.index() % warp_rows);
-    return {lane.any(seen.meets(key, key + tile.columns)), lane.all(seen.covers(key, key + tile.columns))};
-  }
-
-  template <class Lane>
-  static TRILITH_DEVICE void hide(Lane& lane, const simt::Shared<std::int32_t>& intervals, int key,
-                                  Scores& scores) {
+  static TRILITH_DEVICE void hide(Lane& lane, const Queries& own, int key, Scores& scores) {
     TRILITH_UNROLL
     for (int row = 0; row < Softmax::rows; ++row) {
-      const SeenKeys seen = seen_by(lane, intervals, query_of_row(lane.index(), row));
+      const Interval seen = own.seen_by(lane, query_of_row(lane.index(), row));
       hide_scores(lane, scores, row, seen.first - key, seen.last - key);
     }
   }
@@ -224,8 +192,8 @@ struct AttentionForward {
                                     Softmax& softmax, Output& out) {
     const int batch = lane.block().z;
     const int head = lane.block().y;
-    // Asked anew where the carry was read: else the addresses of its rows stay in registers all along.
-    const int warp = carry == HopCarry::memory ? uniform(lane, lane.warp()) : lane.warp();
+    // Asked anew: else it, or addresses of rows, stay in registers all along.
+    const int warp = uniform(lane, lane.warp());
     const int warp_row = warp * warp_rows;
     TRILITH_UNROLL
     for (int row = 0; row < Softmax::rows; ++row) {

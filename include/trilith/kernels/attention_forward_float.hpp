@@ -53,7 +53,7 @@ struct AttentionForwardFloat : FloatAttention {
     const int head = lane.block().y;
     const int first = lane.block().x * own;
     const int row = lane.warp() * 4;
-    const TileRange seen =
+    const Interval seen =
         tile_range(lane, p.ranges, first, own < p.queries - first ? first + own : p.queries);
     if (seen.empty() && !p.first_hop && !p.last_hop) return;
     q.template load<own, warps>(lane, p.q.head(batch, head), first, p.queries, p.dimension);

@@ -18,15 +18,14 @@ namespace trilith::inline v0::kernels {
 struct QueryFacts {
   float lse_log2 = std::numeric_limits<float>::infinity();  // lse · log2 e: every weight of such a query is 0
   float delta = 0;
-  std::int32_t first = 0;  // the keys that it sees
-  std::int32_t last = 0;
+  Interval keys;  // that it sees
 
-  template <simt::lane Lane>
+  template <simt::lane Lane, class Pairs>
   static TRILITH_DEVICE QueryFacts load(Lane& lane, const simt::Global<const float>& lse,
-                                        const simt::Global<const float>& delta, const KeyRanges& ranges,
+                                        const simt::Global<const float>& delta, const Pairs& visible,
                                         int query) {
     return {lane.load(lse, query) * std::numbers::log2e_v<float>, lane.load(delta, query),
-            lane.load(ranges.first, query), lane.load(ranges.last, query)};
+            visible.seen_by(lane, query)};
   }
 };
 
@@ -45,11 +44,11 @@ struct FactsTable {
   TRILITH_DEVICE void put(Lane& lane, int at, const QueryFacts& query) const {
     lane.store(lse_log2, at, query.lse_log2);
     lane.store(delta, at, query.delta);
-    lane.store(first, at, query.first);
-    lane.store(last, at, query.last);
+    lane.store(first, at, query.keys.first);
+    lane.store(last, at, query.keys.last);
   }
   template <simt::lane Lane>
-  TRILITH_DEVICE SeenKeys seen(Lane& lane, int at) const {
+  TRILITH_DEVICE Interval seen(Lane& lane, int at) const {
     return {lane.load(first, at), lane.load(last, at)};
   }
 };

@@ -71,20 +71,37 @@ TRILITH_DEVICE void copy_tile(Lane& lane, const SharedTile<T, Rows, Columns>& to
 // The fragments of rows and columns from (row, k), (row, column) or (k, column) on, multiples of 16 all of
 // them.
 
+namespace detail {
+
+// Where a lane's row of 8 lies in the first (16, 16) of a tile. All fragments are loaded by these, so that
+// a warp has the same 4 values of XOR for each tile. Of the 4 matrices, those that follow by rows come first.
+template <simt::lane Lane, half T, int Rows, int Columns>
+TRILITH_DEVICE int own_chunk(const Lane& lane, const SharedTile<T, Rows, Columns>& tile) {
+  return tile.index(lane.index() % 16, lane.index() / 16 * 8);
+}
+
+// Those that follow by columns first.
+template <half T>
+TRILITH_DEVICE simt::Pairs<T, 4> by_columns(const simt::Pairs<T, 4>& x) {
+  return {{x.x[0], x.x[2], x.x[1], x.x[3]}};
+}
+
+}  // namespace detail
+
 // (16, 16) of a tile (row, k).
 template <simt::lane Lane, half T, int Rows, int Columns>
 TRILITH_DEVICE simt::FragmentA<T> load_a(Lane& lane, const SharedTile<T, Rows, Columns>& tile, int row,
                                          int k) {
-  const int own = tile.index(lane.index() % 16, lane.index() / 16 * 8);
-  return lane.ldmatrix(tile.elements, row * Columns + tile.moved(own, k), simt::Matrices<4>{});
+  return lane.ldmatrix(tile.elements, row * Columns + tile.moved(detail::own_chunk(lane, tile), k),
+                       simt::Matrices<4>{});
 }
 
 // (16, 16), the transpose of what lies in a tile (k, row).
 template <simt::lane Lane, half T, int Rows, int Columns>
 TRILITH_DEVICE simt::FragmentA<T> load_a_transposed(Lane& lane, const SharedTile<T, Rows, Columns>& tile,
                                                     int row, int k) {
-  const int own = tile.index(lane.index() % 8 + lane.index() / 16 * 8, lane.index() / 8 % 2 * 8);
-  return lane.ldmatrix_transposed(tile.elements, k * Columns + tile.moved(own, row), simt::Matrices<4>{});
+  return detail::by_columns(lane.ldmatrix_transposed(
+      tile.elements, k * Columns + tile.moved(detail::own_chunk(lane, tile), row), simt::Matrices<4>{}));
 }
 
 // Two fragments of B, (16, 8) each, `column` and `column` + 8 on.
@@ -98,17 +115,16 @@ struct FragmentsB {
 // (16, 16), the transpose of what lies in a tile (column, k).
 template <simt::lane Lane, half T, int Rows, int Columns>
 TRILITH_DEVICE FragmentsB<T> load_b(Lane& lane, const SharedTile<T, Rows, Columns>& tile, int k, int column) {
-  const int own = tile.index(lane.index() % 8 + lane.index() / 16 * 8, lane.index() / 8 % 2 * 8);
-  return {lane.ldmatrix(tile.elements, column * Columns + tile.moved(own, k), simt::Matrices<4>{})};
+  return {detail::by_columns(lane.ldmatrix(
+      tile.elements, column * Columns + tile.moved(detail::own_chunk(lane, tile), k), simt::Matrices<4>{}))};
 }
 
 // (16, 16) of a tile (k, column).
 template <simt::lane Lane, half T, int Rows, int Columns>
 TRILITH_DEVICE FragmentsB<T> load_b_transposed(Lane& lane, const SharedTile<T, Rows, Columns>& tile, int k,
                                                int column) {
-  const int own = tile.index(lane.index() % 16, lane.index() / 16 * 8);
-  return {
-      lane.ldmatrix_transposed(tile.elements, k * Columns + tile.moved(own, column), simt::Matrices<4>{})};
+  return {lane.ldmatrix_transposed(
+      tile.elements, k * Columns + tile.moved(detail::own_chunk(lane, tile), column), simt::Matrices<4>{})};
 }
 
 // An accumulator, rounded, whose element (0, 0) goes to (row, column).

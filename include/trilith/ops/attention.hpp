@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <trilith/core/half.hpp>
 #include <trilith/core/rounding.hpp>
@@ -25,13 +26,39 @@ struct AttentionSettings {
   bool has_sinks() const { return sinks.size() > 0; }
 };
 
+// The queries [first_query, last_query) see the keys [first_key, last_key), and no others; all other queries
+// see none.
+struct SeenRectangle {
+  std::int32_t first_query = 0;
+  std::int32_t last_query = 0;
+  std::int32_t first_key = 0;
+  std::int32_t last_key = 0;
+  friend bool operator==(const SeenRectangle&, const SeenRectangle&) = default;
+};
+
 // The keys that each query sees: those from first(i) up to, but not including, last(i). Among the queries
 // that see any, neither falls as i rises. A query that sees none has out 0, lse −∞ (or its sink's logit) and
 // gives no gradients.
 struct KeyRanges {
   Vector<const std::int32_t> first;  // (queries)
   Vector<const std::int32_t> last;   // (queries)
+  // What first and last say, where they say that: some devices are faster when they know.
+  std::optional<SeenRectangle> rectangle = {};
 };
+
+// That of ranges in the host's memory, if they are one: so without a mask, and in a causal ring of zigzag or
+// contiguous parts on all hops but the first, a rank's own.
+inline std::optional<SeenRectangle> seen_rectangle(Vector<const std::int32_t> first,
+                                                   Vector<const std::int32_t> last) {
+  SeenRectangle rectangle;
+  for (std::int32_t i = 0; i < first.size(); ++i) {
+    if (first(i) >= last(i)) continue;
+    if (rectangle.last_query == 0) rectangle = {i, i, first(i), last(i)};
+    if (SeenRectangle{rectangle.first_query, i, first(i), last(i)} != rectangle) return {};
+    ++rectangle.last_query;
+  }
+  return rectangle;
+}
 
 // The running softmax of each query.
 struct AttentionCarry {

@@ -28,27 +28,30 @@ void attention(const S& stream, View<const std::type_identity_t<T>, 4> q,
                const AttentionCarry& carry, View<T, 4> out, View<float, 3> lse) {
   detail::require_attention_inputs<T>(q, k, v, out, settings);
   if (q.size() == 0) return;
+  const auto with_constants = [&](auto width, auto mask, auto hop_carry) {
+    constexpr auto tile = kernels::attention_forward_tile(kernels::architecture, width(), mask());
+    using Kernel = kernels::AttentionForward<T, tile, hop_carry()>;
+    stream.launch(Kernel{}, detail::head_grid(q, tile.rows),
+                  {.q = detail::head_tensor(q),
+                   .k = detail::head_tensor(k),
+                   .v = detail::head_tensor(v),
+                   .out = detail::head_tensor(out),
+                   .lse = detail::per_query(lse),
+                   .carry_out = detail::head_tensor(carry.out),
+                   .carry_maximum = detail::per_query(carry.maximum),
+                   .carry_sum = detail::per_query(carry.sum),
+                   .visible = detail::visible_pairs<mask()>(ranges),
+                   .sinks = detail::span_of(settings.sinks),
+                   .queries = static_cast<int>(q.extent(1)),
+                   .dimension = static_cast<int>(q.extent(3)),
+                   .group = static_cast<int>(q.extent(2) / k.extent(2)),
+                   .scale = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
+                   .first_hop = hop.first,
+                   .last_hop = hop.last});
+  };
   detail::with_attention_width<S, T>(q.extent(3), [&](auto width) {
-    constexpr auto tile = kernels::attention_forward_tile(kernels::architecture, width());
-    detail::with_hop_carry(hop, [&](auto hop_carry) {
-      using Kernel = kernels::AttentionForward<T, tile, hop_carry()>;
-      stream.launch(Kernel{}, detail::head_grid(q, tile.rows),
-                    {.q = detail::head_tensor(q),
-                     .k = detail::head_tensor(k),
-                     .v = detail::head_tensor(v),
-                     .out = detail::head_tensor(out),
-                     .lse = detail::per_query(lse),
-                     .carry_out = detail::head_tensor(carry.out),
-                     .carry_maximum = detail::per_query(carry.maximum),
-                     .carry_sum = detail::per_query(carry.sum),
-                     .ranges = detail::key_ranges(ranges),
-                     .sinks = detail::span_of(settings.sinks),
-                     .queries = static_cast<int>(q.extent(1)),
-                     .dimension = static_cast<int>(q.extent(3)),
-                     .group = static_cast<int>(q.extent(2) / k.extent(2)),
-                     .scale = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
-                     .first_hop = hop.first,
-                     .last_hop = hop.last});
+    detail::with_hop_mask(ranges, q.extent(1), k.extent(1), [&](auto mask) {
+      detail::with_hop_carry(hop, [&](auto hop_carry) { with_constants(width, mask, hop_carry); });
     });
   });
 }

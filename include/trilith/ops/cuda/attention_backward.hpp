@@ -78,9 +78,10 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
   if constexpr (any_order) {
     if (hop.first) fill(stream, flat(dq_carry), 0.0f);
   }
-  detail::with_attention_width<S, T>(q.extent(3), [&](auto width) {
-    if (k.size() > 0) {
-      constexpr auto tile = kernels::attention_backward_keys_tile(kernels::architecture, width(), any_order);
+  const auto give_to_keys = [&](auto width, auto mask) {
+    constexpr auto tile =
+        kernels::attention_backward_keys_tile(kernels::architecture, width(), mask(), any_order);
+    if constexpr (tile.mask == kernels::HopMask::intervals) {
       static_assert(attention_backward_room(1024) >= 2 * ceil_divide(1024, tile.columns),
                     "attention_backward_room must have 2 integers for every tile of queries");
       if (queries > 0) {
@@ -88,49 +89,54 @@ void attention_backward(const S& stream, View<const std::type_identity_t<T>, 4> 
         stream.launch(kernels::TileRanges{}, {.x = ceil_divide(tiles, kernels::TileRanges::tiles_per_block)},
                       {detail::key_ranges(ranges), detail::span_of(room), queries, tile.columns});
       }
-      stream.launch(kernels::AttentionBackwardKeys<T, G, tile>{}, detail::head_grid(k, tile.rows),
-                    {.q = detail::head_tensor(q),
-                     .k = detail::head_tensor(k),
-                     .v = detail::head_tensor(v),
-                     .d_out = detail::head_tensor(d_out),
-                     .lse = detail::per_query(lse),
-                     .delta = detail::per_query(delta),
-                     .ranges = detail::key_ranges(ranges),
-                     .tiles = detail::span_of(room),
-                     .dq = detail::head_tensor(dq_carry),
-                     .dk = detail::head_tensor(dk),
-                     .dv = detail::head_tensor(dv),
-                     .queries = queries,
-                     .keys = static_cast<int>(k.extent(1)),
-                     .dimension = static_cast<int>(k.extent(3)),
-                     .group = group,
-                     .scale = settings.scale,
-                     .scores = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
-                     .accumulate = into_dk_dv == Accumulate::yes});
+    }
+    stream.launch(kernels::AttentionBackwardKeys<T, G, tile>{}, detail::head_grid(k, tile.rows),
+                  {.q = detail::head_tensor(q),
+                   .k = detail::head_tensor(k),
+                   .v = detail::head_tensor(v),
+                   .d_out = detail::head_tensor(d_out),
+                   .lse = detail::per_query(lse),
+                   .delta = detail::per_query(delta),
+                   .visible = detail::visible_pairs<mask()>(ranges),
+                   .tiles = detail::span_of(room),
+                   .dq = detail::head_tensor(dq_carry),
+                   .dk = detail::head_tensor(dk),
+                   .dv = detail::head_tensor(dv),
+                   .queries = queries,
+                   .keys = static_cast<int>(k.extent(1)),
+                   .dimension = static_cast<int>(k.extent(3)),
+                   .group = group,
+                   .scale = settings.scale,
+                   .scores = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
+                   .accumulate = into_dk_dv == Accumulate::yes});
+  };
+  const auto give_to_queries = [&](auto width, auto hop_carry) {
+    constexpr auto tile = kernels::attention_backward_queries_tile(kernels::architecture, width());
+    stream.launch(kernels::AttentionBackwardQueries<T, tile, hop_carry()>{}, detail::head_grid(q, tile.rows),
+                  {.q = detail::head_tensor(q),
+                   .k = detail::head_tensor(k),
+                   .v = detail::head_tensor(v),
+                   .d_out = detail::head_tensor(d_out),
+                   .lse = detail::per_query(lse),
+                   .delta = detail::per_query(delta),
+                   .ranges = detail::key_ranges(ranges),
+                   .dq = detail::head_tensor(dq),
+                   .carry_dq = detail::head_tensor(dq_carry),
+                   .queries = queries,
+                   .dimension = static_cast<int>(q.extent(3)),
+                   .group = group,
+                   .scale = settings.scale,
+                   .scores = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
+                   .first_hop = hop.first,
+                   .last_hop = hop.last});
+  };
+  detail::with_attention_width<S, T>(q.extent(3), [&](auto width) {
+    if (k.size() > 0) {
+      detail::with_hop_mask(ranges, q.extent(1), k.extent(1), [&](auto mask) { give_to_keys(width, mask); });
     }
     if constexpr (!any_order) {
       if (q.size() == 0) return;
-      constexpr auto tile = kernels::attention_backward_queries_tile(kernels::architecture, width());
-      detail::with_hop_carry(hop, [&](auto hop_carry) {
-        stream.launch(kernels::AttentionBackwardQueries<T, tile, hop_carry()>{},
-                      detail::head_grid(q, tile.rows),
-                      {.q = detail::head_tensor(q),
-                       .k = detail::head_tensor(k),
-                       .v = detail::head_tensor(v),
-                       .d_out = detail::head_tensor(d_out),
-                       .lse = detail::per_query(lse),
-                       .delta = detail::per_query(delta),
-                       .ranges = detail::key_ranges(ranges),
-                       .dq = detail::head_tensor(dq),
-                       .carry_dq = detail::head_tensor(dq_carry),
-                       .queries = queries,
-                       .dimension = static_cast<int>(q.extent(3)),
-                       .group = group,
-                       .scale = settings.scale,
-                       .scores = kernels::ScoreScale::of(settings.scale, settings.soft_cap),
-                       .first_hop = hop.first,
-                       .last_hop = hop.last});
-      });
+      detail::with_hop_carry(hop, [&](auto hop_carry) { give_to_queries(width, hop_carry); });
     }
   });
   if constexpr (any_order) {

@@ -12,6 +12,7 @@
 #include <trilith/core/tensor.hpp>
 #include <trilith/device/kernel_stream.hpp>
 #include <trilith/kernels/hop_carry.hpp>
+#include <trilith/kernels/hop_mask.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
 #include <trilith/ops/attention.hpp>
@@ -26,6 +27,15 @@ kernels::PerQuery<T> per_query(View<T, 3> x) {
 }
 inline kernels::KeyRanges key_ranges(const KeyRanges& ranges) {
   return {span_of(ranges.first), span_of(ranges.last)};
+}
+template <kernels::HopMask mask>
+kernels::VisiblePairs<mask> visible_pairs(const KeyRanges& ranges) {
+  if constexpr (mask == kernels::HopMask::rectangle) {
+    const SeenRectangle& seen = *ranges.rectangle;
+    return {{seen.first_query, seen.last_query}, {seen.first_key, seen.last_key}};
+  } else {
+    return key_ranges(ranges);
+  }
 }
 
 // A block for each tile of rows of each head of x.
@@ -53,6 +63,21 @@ void with_hop_carry(Hop hop, Body&& body) {
   using kernels::HopCarry;
   if (hop.first && hop.last) return body(std::integral_constant<HopCarry, HopCarry::none>{});
   body(std::integral_constant<HopCarry, HopCarry::memory>{});
+}
+
+// Calls body(mask) with the HopMask of what so many queries see of so many keys, as a constant.
+template <class Body>
+void with_hop_mask(const KeyRanges& ranges, Index queries, Index keys, Body&& body) {
+  using kernels::HopMask;
+  if (!ranges.rectangle) return body(std::integral_constant<HopMask, HopMask::intervals>{});
+  const SeenRectangle& seen = *ranges.rectangle;
+  if (seen.first_query < 0 || seen.last_query > queries || seen.first_key < 0 || seen.last_key > keys) {
+    throw Error("attention: queries to " + std::to_string(seen.last_query) + " of " +
+                    std::to_string(queries) + " see keys to " + std::to_string(seen.last_key) + " of " +
+                    std::to_string(keys),
+                "give the rectangle that ops::seen_rectangle() finds, or none");
+  }
+  body(std::integral_constant<HopMask, HopMask::rectangle>{});
 }
 
 template <class... V>
