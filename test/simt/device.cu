@@ -1,8 +1,11 @@
 #include <cstring>
 
 #include <trilith/core/error.hpp>
+#include <trilith/kernels/floats.hpp>
+#include <trilith/kernels/warp.hpp>
 #include <trilith/simt/entry.cuh>
 
+#include "test/kernels/block_reduce_kernel.hpp"
 #include "test/simt/device.hpp"
 #include "test/simt/primitive_kernels.hpp"
 #include "test/simt/tile_product.hpp"
@@ -64,5 +67,10 @@ INSTANTIATE(Vectors);
 INSTANTIATE(NamedBarriers);
 INSTANTIATE(TileProduct<BFloat16>);
 INSTANTIATE(TileProduct<Float16>);
+INSTANTIATE(ReduceTwice<float, 1, kernels::Sum>);
+INSTANTIATE(ReduceTwice<float, 8, kernels::Sum>);
+INSTANTIATE(ReduceTwice<float, 8, kernels::Maximum>);
+INSTANTIATE(ReduceTwice<double, 16, kernels::Sum>);
+INSTANTIATE(ReduceTwice<kernels::Floats<2>, 2, kernels::Sum>);
 
 }  // namespace trilith::test

@@ -11,14 +11,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <trilith/core/half.hpp>
 #include <trilith/core/random.hpp>
+#include <trilith/kernels/floats.hpp>
+#include <trilith/kernels/warp.hpp>
 #include <trilith/simt/emulator.hpp>
 
+#include "test/kernels/block_reduce_kernel.hpp"
 #include "test/simt/primitive_kernels.hpp"
 #include "test/simt/tile_product.hpp"
 
@@ -90,6 +94,17 @@ class Device : public testing::Test {
       ASSERT_NEAR(device[i], out[i], tolerance * std::max(1.0f, std::abs(out[i])))
           << K::name << ", element " << i;
     }
+  }
+
+  // Of what `draw` gives for each index.
+  template <int Warps, class Combine, class Draw>
+  void expect_same_reduction(Draw draw) {
+    using V = std::invoke_result_t<Draw, Index>;
+    using Kernel = ReduceTwice<V, Warps, Combine>;
+    Managed<V> x(2 * Kernel::threads);
+    Managed<V> results(x.size());
+    for (Index i = 0; i < x.size(); ++i) x[i] = draw(i);
+    expect_same_bits<Kernel>({x.view(), results.view()}, results);
   }
 
   Philox random_{5, 0};
@@ -202,6 +217,19 @@ TEST_F(Device, Vectors) {
 TEST_F(Device, NamedBarriers) {
   Managed<std::int32_t> out(256);
   expect_same_bits<NamedBarriers>({out.view()}, out);
+}
+
+// Where both sum in one order, sums of any numbers have the same bits.
+TEST_F(Device, BlockReductions) {
+  const auto number = [this](Index i) { return random_.normal(i); };
+  expect_same_reduction<1, kernels::Sum>(number);
+  expect_same_reduction<8, kernels::Sum>(number);
+  expect_same_reduction<8, kernels::Maximum>(number);
+  expect_same_reduction<16, kernels::Sum>(
+      [&](Index i) { return double{number(2 * i)} + 0x1p-26 * double{number(2 * i + 1)}; });
+  expect_same_reduction<2, kernels::Sum>([&](Index i) {
+    return kernels::Floats<2>{number(2 * i), number(2 * i + 1)};
+  });
 }
 
 TEST_F(Device, TileProduct) {

@@ -1,4 +1,4 @@
-// Every primitive for the device: ptx_test.sh looks at what nvcc makes of these kernels.
+// Every primitive for the device: instructions_test.sh looks at what nvcc makes of these kernels.
 
 #include <trilith/simt/entry.cuh>
 

@@ -7,9 +7,9 @@
 #include <trilith/core/device_code.hpp>
 #include <trilith/kernels/architecture.hpp>
 #include <trilith/kernels/attention_float_tile.hpp>
-#include <trilith/kernels/block_reduce.hpp>
 #include <trilith/kernels/strided.hpp>
 #include <trilith/kernels/tile_ranges.hpp>
+#include <trilith/kernels/warp.hpp>
 #include <trilith/simt/lane.hpp>
 #include <trilith/simt/memory.hpp>
 

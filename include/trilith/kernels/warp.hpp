@@ -55,11 +55,12 @@ struct Minimum {
   }
 };
 
-// Over the warp, or over groups of `Lanes` neighbours: a quad holds a row of an accumulator.
+// Over the warp, or over groups of `Lanes` neighbours: a quad holds a row of an accumulator. Lanes near each
+// other combine first, as in kernels/block_reduce.hpp.
 template <int Lanes = simt::warp_size, simt::lane Lane, class V, class Combine>
 TRILITH_DEVICE V warp_reduce(Lane& lane, V mine, Combine combine) {
   TRILITH_UNROLL
-  for (int mask = Lanes / 2; mask > 0; mask /= 2) {
+  for (int mask = 1; mask < Lanes; mask *= 2) {
     mine = combine(mine, exchange(lane, mine, mask));
   }
   return mine;
