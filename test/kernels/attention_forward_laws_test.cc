@@ -98,6 +98,13 @@ TEST(AttentionForwardLaws, LoadsEachTileOnceByWholeSectors) {
   }
 }
 
+TEST(AttentionForwardLaws, LoadsNoKeysForABlockThatSeesNone) {
+  const NamedMask later{"the later queries", mask::documents({0, 128, 256}, {0, 0, 96})};
+  const AttentionInputs x = inputs_in<BFloat16>({1, 256, 96, 1, 1, 64, later});
+  const simt::Counters counters = forward_of<BFloat16>(x).counters;
+  EXPECT_EQ(counters.global_loads.bytes, 2 * 256 * 64 + 2 * 2 * 96 * 64);
+}
+
 TEST(AttentionForwardLaws, CarriesByWholeSectors) {
   const AttentionInputs x = inputs_in<BFloat16>({1, 128, 384, 1, 1, 64});
   const simt::Counters counters = forward_of<BFloat16>(x, {.hops = 2, .sectors = true}).counters;
