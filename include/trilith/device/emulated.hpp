@@ -76,6 +76,6 @@ class Emulated::Stream : public ops::ImmediateStream {
   Host::Stream host_;
 };
 
-static_assert(device<Emulated> && kernel_stream<Emulated::Stream>);
+static_assert(device<Emulated> && kernel_stream<Emulated::Stream> && !library_stream<Emulated::Stream>);
 
 }  // namespace trilith::inline v0

@@ -120,6 +120,8 @@ class Cuda::Event {
 // kept with the stream would end after it.
 class Cuda::Stream : public ops::Stream {
  public:
+  static constexpr bool has_libraries = true;
+
   // On the calling thread's GPU.
   Stream() : Stream(gpu::current_gpu(), gpu::Priority::usual) {}
 
