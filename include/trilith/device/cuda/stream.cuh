@@ -133,8 +133,7 @@ class Cuda::Stream : public ops::Stream {
 
   // Another one on the same GPU, which goes first where both could go on.
   Stream branch() const {
-    const gpu::OnGpu on_own(gpu_);
-    return Stream(gpu_, gpu::Priority::first);
+    return gpu::on_gpu(gpu_, [&] { return Stream(gpu_, gpu::Priority::first); });
   }
 
   cudaStream_t get() const { return stream_.get(); }
@@ -194,8 +193,7 @@ class Cuda::Stream : public ops::Stream {
     for (const auto& [of, object] : kept_) {
       if (of == &key) return *static_cast<R*>(object.get());
     }
-    const gpu::OnGpu on_own(gpu_);
-    const auto made = std::make_shared<R>(get());
+    const auto made = gpu::on_gpu(gpu_, [&] { return std::make_shared<R>(get()); });
     kept_.emplace_back(&key, made);
     return *made;
   }
