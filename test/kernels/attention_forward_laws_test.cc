@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -175,8 +176,10 @@ TEST(AttentionForward, RefusesWhatItCannotTake) {
             "8, and aligned memory");
   EXPECT_EQ(refused(64, 0, 1, Index{1} << 31),
             "attention: a sequence has more than 2147479551 rows; split it over context ranks");
-  EXPECT_EQ(refused(64, 0, 0),
-            "attention: the scale of scores is 0.000000; give a positive one, such as 1 / sqrt(dimension)");
+  const std::string remedy = "; give a positive, finite scale, such as 1 / sqrt(dimension)";
+  EXPECT_EQ(refused(64, 0, 0), "attention scales its scores by 0.000000" + remedy);
+  EXPECT_EQ(refused(64, 0, std::numeric_limits<float>::infinity()),
+            "attention scales its scores by inf" + remedy);
 }
 
 }  // namespace
