@@ -36,9 +36,10 @@ class Emulated::Stream : public ops::ImmediateStream {
   explicit Stream(simt::Emulation options = {}, int threads = 1)
       : kernels_(std::make_unique<Kernels>(options)), host_(threads) {}
 
-  // The lanes of each rank run in an order of its own, and copies arrive late: results must not depend on it.
+  // The lanes of each rank run in an order of its own, and the copies of a block land at once or late:
+  // results must not depend on it.
   explicit Stream(const Place& place)
-      : Stream({.seed = static_cast<std::uint64_t>(place.rank), .landing = simt::Landing::late},
+      : Stream({.seed = static_cast<std::uint64_t>(place.rank), .landing = simt::Landing::either},
                place.threads) {}
 
   template <simt::kernel K>
