@@ -42,8 +42,8 @@ class Emulated::Stream : public ops::ImmediateStream {
       : Stream({.seed = static_cast<std::uint64_t>(place.rank), .landing = simt::Landing::either},
                place.threads) {}
 
-  template <simt::kernel K>
-  void launch(const K& kernel, simt::Dim3 grid, const typename K::Params& params) const {
+  template <class K>
+  void launch(const K& kernel, simt::Dim3 grid, const simt::params_of<K>& params) const {
     kernels_->counters += kernels_->emulator.launch(kernel, grid, params);
   }
 

@@ -43,12 +43,8 @@ class Emulator {
       : options_(options), fibers_(options.seed), random_(options.seed + 1) {}
 
   // Runs every block of the grid, and returns what they did.
-  template <kernel K>
-  Counters launch(const K& kernel, Dim3 grid, const typename K::Params& params) {
-    static_assert(K::threads > 0 && K::threads % warp_size == 0 && K::threads <= Fibers::most,
-                  "kernel: threads must be a multiple of 32, from 32 to 1024");
-    static_assert(K::shared_bytes <= SharedMemory::most_bytes,
-                  "kernel: shared_bytes must be at most 227 KiB");
+  template <class K>
+  Counters launch(const K& kernel, Dim3 grid, const params_of<K>& params) {
     Counters counters;
     Block block({K::name, grid, K::threads, K::shared_bytes}, fibers_, shared_, counters);
     if (pending_.size() < K::threads) pending_.resize(K::threads);

@@ -163,11 +163,8 @@ class Cuda::Stream : public ops::Stream {
 
   // Enqueues kernel(lane, params) for every lane of every block of the grid. The stream is on the calling
   // thread's GPU.
-  template <simt::kernel K>
-  void launch(const K&, simt::Dim3 grid, const typename K::Params& params) const {
-    static_assert(K::threads > 0 && K::threads % simt::warp_size == 0 && K::threads <= 1024,
-                  "kernel: threads must be a multiple of 32, from 32 to 1024");
-    static_assert(K::shared_bytes <= (227 << 10), "kernel: shared_bytes must be at most 227 KiB");
+  template <class K>
+  void launch(const K&, simt::Dim3 grid, const simt::params_of<K>& params) const {
     cudaLaunchConfig_t config = {};
     config.gridDim = gpu::checked_grid(K::name, grid);
     config.blockDim = dim3(K::threads);
