@@ -8,7 +8,7 @@ def compile_fail_test(name, src, sentence, defines = [], includes = [], data = [
       src: the source file.
       sentence: what the first line with `error:` must contain, literally.
       defines: preprocessor macros, so that one file can hold several cases (`#ifdef TWO_SCHEDULES`).
-      includes: more folders to search, from the repository's root.
+      includes: folders to search before the library's own, from the repository's root.
       data: files that src includes besides the library's headers.
       size: as for any test.
       **kwargs: as for any test.

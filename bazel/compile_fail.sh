@@ -4,7 +4,7 @@
 set -u
 
 compiler=${CXX:-g++}
-output=$(LC_ALL=C "$compiler" -std=c++20 -fopenmp -fsyntax-only -I include "$@" "$SOURCE" 2>&1)
+output=$(LC_ALL=C "$compiler" -std=c++20 -fopenmp -fsyntax-only "$@" -I include "$SOURCE" 2>&1)
 status=$?
 
 if ((status == 0)); then

@@ -19,9 +19,7 @@ load("//bazel:words_flag.bzl", "WordsInfo")
 # For target_compatible_with.
 requires_nvcc = [] if NVCC else ["@platforms//:incompatible"]
 
-# Without two warnings of nvcc's: that a conversion is never used, though its `requires` says so too, and that a
-# reference is ignored that is to a type whose values are not to be.
-_OPTIONS = ["-std=c++20", "--expt-relaxed-constexpr", "-O3", "-diag-suppress=554,2810", "-Xcompiler=-fopenmp"]
+_OPTIONS = ["-std=c++20", "--expt-relaxed-constexpr", "-O3", "-Xcompiler=-fopenmp"]
 
 _ATTRS = {
     "hdrs": attr.label_list(allow_files = [".h", ".hpp", ".cuh"], doc = "Headers that lie beside the sources."),

@@ -30,7 +30,11 @@ if [[ -d $output || ! -w ${output%/*}/ ]]; then
   echo "bundle.sh: cannot write $output: give --output=FILE in a folder that exists" >&2
   exit 1
 fi
-cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
+cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
+if [[ $PWD == *' '* ]]; then
+  echo "bundle.sh: Bazel does not build in $PWD: clone into a folder without spaces in its path" >&2
+  exit 1
+fi
 bazel=(./bazelw "$@")
 
 # Where the linker finds these first, it looks no further for shared ones. Nothing here computes with oneDNN, of which

@@ -157,6 +157,22 @@ TEST(CudaErrors, StopTheOtherRanks) {
   }
 }
 
+// On a GPU that is not the calling thread's; of calls of cudaSetDevice the first goes there, the second back.
+TEST(CudaErrors, OfGoingBackToTheGpuBeforeAreThrownUnlessAnotherCameFirst) {
+  const Cuda::Stream stream(Place{.rank = 1});
+  const auto said = [&](std::int64_t n) {
+    gpu::use_gpu(0);
+    imitation::fail("cudaSetDevice", n, cudaErrorInvalidDevice);
+    return error_of([&] { const Cuda::Stream other = stream.branch(); });
+  };
+  const auto live = imitation::live();
+  for (const std::int64_t n : {1, 2}) EXPECT_THAT(said(n), StartsWith("cudaSetDevice (check.cuh:"));
+  imitation::fail("cudaStreamCreateWithPriority", 1, cudaErrorMemoryAllocation);
+  EXPECT_THAT(said(2), StartsWith("cudaStreamCreateWithPriority (stream.cuh:"));
+  EXPECT_EQ(imitation::live(), live);
+  EXPECT_EQ(error_of([&] { const Cuda::Stream other = stream.branch(); }), "");
+}
+
 TEST(CudaErrors, OfRanksThatCannotReachEachOtherSaySo) {
   imitation::plug_in({.reach_each_other = false});
   CudaThreadWorld world(2);

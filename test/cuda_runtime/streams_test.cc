@@ -94,7 +94,7 @@ TEST(ImitatedStreams, WaitForThoseOfOtherGpus) {
   const auto seen = histories([](History& history) {
     const Cuda::Stream first(Place{.rank = 0});
     history.append(first, 1);
-    const gpu::OnGpu on_zero(0);
+    gpu::use_gpu(0);
     const Cuda::Event event;
     event.record(first);
     const Cuda::Stream second(Place{.rank = 1});
@@ -177,7 +177,7 @@ struct Nothing {
 TEST(ImitatedLaunches, AreRefusedOnStreamsOfOtherGpus) {
   const Cuda::Stream stream(Place{.rank = 1});
   stream.launch(Nothing{}, {}, {});
-  const gpu::OnGpu on_zero(0);
+  gpu::use_gpu(0);
   EXPECT_THROW(stream.launch(Nothing{}, {}, {}), Error);
 }
 

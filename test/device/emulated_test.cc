@@ -1,11 +1,15 @@
 // The emulated device: kernels that a stream runs, and what it counts of them.
 #include <cmath>
 #include <cstddef>
+#include <set>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <trilith/device/emulated.hpp>
+
+#include "test/simt/buffer.hpp"
+#include "test/simt/overtaken.hpp"
 
 namespace trilith {
 namespace {
@@ -57,6 +61,16 @@ TEST(Emulated, GivesEachRankAnOrderOfItsOwn) {
   EXPECT_NE(order_of(1), order_of(0));
   EXPECT_NE(order_of(2), order_of(1));
   EXPECT_EQ(order_of(2), order_of(2));
+}
+
+TEST(Emulated, LandsCopiesOfEachRankBothWays) {
+  for (const int rank : {0, 1, 2}) {
+    test::Buffer<float> x(32 * 128, 1.0f);
+    Emulated::Stream(Place{.rank = rank}).launch(test::Overtaken{}, {.x = 32}, {x.view()});
+    std::set<float> seen;
+    for (Index block = 0; block < 32; ++block) seen.insert(x[128 * block]);
+    EXPECT_EQ(seen, (std::set<float>{1, 2})) << "rank " << rank;
+  }
 }
 
 TEST(Emulated, ComputesInEveryPrecisionOnMemoryOfTheHost) {

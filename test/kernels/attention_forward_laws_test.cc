@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -215,8 +216,10 @@ TEST(AttentionForward, RefusesWhatItCannotTake) {
   EXPECT_EQ(refused(64, 0, 1, 2, ops::SeenRectangle{0, 2, 0, 3}),
             "attention: queries to 2 of 2 see keys to 3 of 2; give the rectangle that ops::seen_rectangle() "
             "finds, or none");
-  EXPECT_EQ(refused(64, 0, 0),
-            "attention: the scale of scores is 0.000000; give a positive one, such as 1 / sqrt(dimension)");
+  const std::string remedy = "; give a positive, finite scale, such as 1 / sqrt(dimension)";
+  EXPECT_EQ(refused(64, 0, 0), "attention scales its scores by 0.000000" + remedy);
+  EXPECT_EQ(refused(64, 0, std::numeric_limits<float>::infinity()),
+            "attention scales its scores by inf" + remedy);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <trilith/simt/emulator.hpp>
 
 #include "test/simt/buffer.hpp"
+#include "test/simt/overtaken.hpp"
 
 namespace trilith::test {
 namespace {
@@ -108,28 +109,6 @@ TEST(Order, SeedsShuffleLanesAndBlocks) {
   EXPECT_GT(blocks.size(), 6u);
 }
 
-// What a copy reads is changed between its issue and the wait, which no kernel should do: this shows when it
-// was read.
-struct Overtaken {
-  static constexpr const char* name = "overtaken";
-  static constexpr int threads = 32;
-  static constexpr int shared_bytes = 32 * 16;
-  struct Params {
-    simt::Global<float> x;  // (32, 4)
-  };
-
-  template <simt::lane Lane>
-  void operator()(Lane& lane, const Params& p) const {
-    const auto s = lane.shared(simt::Array<float, 128>{});
-    const int mine = 4 * lane.index();
-    lane.copy_async(s, mine, p.x, mine);
-    lane.commit_copies();
-    lane.store(p.x, mine, 2.0f);
-    lane.wait_copies(simt::Pending<0>{});
-    lane.store(p.x, mine, lane.load(s, mine));
-  }
-};
-
 TEST(Landing, IsAtOnceOrAtTheWait) {
   Buffer<float> x(128, 1.0f);
   simt::Emulator at_once({.landing = simt::Landing::at_once});
@@ -138,6 +117,23 @@ TEST(Landing, IsAtOnceOrAtTheWait) {
   simt::Emulator late({.landing = simt::Landing::late});
   late.launch(Overtaken{}, {}, {x.view()});
   EXPECT_EQ(x[0], 2.0f);
+}
+
+// With 32 blocks one landing alone has a chance of 2^-31.
+TEST(Landing, IsEitherBlockByBlockAndRepeats) {
+  const auto landings = [](std::uint64_t seed) {
+    Buffer<float> x(32 * 128, 1.0f);
+    simt::Emulator emulator({.seed = seed, .landing = simt::Landing::either});
+    emulator.launch(Overtaken{}, {.x = 32}, {x.view()});
+    std::vector<float> of_blocks;
+    for (Index block = 0; block < 32; ++block) of_blocks.push_back(x[128 * block]);
+    return of_blocks;
+  };
+  for (const std::uint64_t seed : {0, 1, 2}) {
+    const std::vector<float> all = landings(seed);
+    EXPECT_EQ(std::set(all.begin(), all.end()), (std::set<float>{1, 2}));
+    EXPECT_EQ(landings(seed), all);
+  }
 }
 
 TEST(Launch, RefusesAnEmptyGrid) {

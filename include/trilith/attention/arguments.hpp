@@ -2,7 +2,6 @@
 // another tensor's memory, and a number that is none would come back as NaN from every rank.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <string>
 
@@ -14,14 +13,7 @@ namespace trilith::inline v0::detail {
 
 // Throws where they are not those of attention with `heads` heads of queries.
 inline void check_settings(const ops::AttentionSettings& settings, Index heads) {
-  if (!std::isfinite(settings.scale) || settings.scale <= 0) {
-    throw Error("attention scales its scores by " + std::to_string(settings.scale),
-                "give a positive, finite scale, such as 1 / sqrt(dimension)");
-  }
-  if (!std::isfinite(settings.soft_cap) || settings.soft_cap < 0) {
-    throw Error("attention caps its scores at " + std::to_string(settings.soft_cap),
-                "give a positive soft cap, or 0 for none");
-  }
+  ops::detail::require_score_settings(settings);
   if (settings.has_sinks() && settings.sinks.size() != heads) {
     throw Error("attention of " + std::to_string(heads) + " heads got " +
                     std::to_string(settings.sinks.size()) + " sinks",

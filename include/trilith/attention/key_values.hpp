@@ -2,6 +2,9 @@
 // dimension) without gaps, so that one message carries both.
 #pragma once
 
+#include <concepts>
+#include <type_traits>
+
 #include <trilith/core/tensor.hpp>
 
 namespace trilith::inline v0 {
@@ -33,7 +36,10 @@ struct Projections {
   KeyValueShape key_values() const { return {k.extent(0), k.extent(1), k.extent(2), k.extent(3)}; }
 
   // NOLINTNEXTLINE(google-explicit-constructor): as from View<T> to View<const T>
-  operator Projections<const T>() const requires(!std::is_const_v<T>) { return {q, k, v}; }
+  template <std::same_as<const T> U>
+  operator Projections<U>() const requires(!std::is_const_v<T>) {
+    return {q, k, v};
+  }
 };
 
 }  // namespace trilith::inline v0

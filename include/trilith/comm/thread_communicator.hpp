@@ -39,9 +39,10 @@ namespace trilith::inline v0 {
 template <class Carrier>
 class BasicThreadCommunicator;
 
-// A posted operation, or an exchange of several.
+// A posted operation, or an exchange of several. Not the class is nodiscard but what returns one: nvcc takes
+// the reference that an assignment returns for a value.
 template <class Carrier>
-class [[nodiscard]] BasicThreadHandle {
+class BasicThreadHandle {
  public:
   BasicThreadHandle() = default;
   BasicThreadHandle(BasicThreadHandle&& other) noexcept { swap(other); }
@@ -113,7 +114,7 @@ class BasicThreadCommunicator {
   const std::string& name() const { return name_; }
 
   template <class T>
-  handle all_reduce(const stream& s, Vector<T> buffer, Reduction reduction = Reduction::sum) {
+  [[nodiscard]] handle all_reduce(const stream& s, Vector<T> buffer, Reduction reduction = Reduction::sum) {
     record(Collective::all_reduce, bytes_of(buffer));
     return collective<T>(s, reduction == Reduction::sum ? "all_reduce (sum)" : "all_reduce (max)",
                          buffer.data(), buffer.data(),
@@ -121,7 +122,8 @@ class BasicThreadCommunicator {
   }
 
   template <class T>
-  handle reduce_scatter(const stream& s, Vector<const T> input, Vector<std::type_identity_t<T>> output) {
+  [[nodiscard]] handle reduce_scatter(const stream& s, Vector<const T> input,
+                                      Vector<std::type_identity_t<T>> output) {
     require_blocks(input.size(), output.size(), "reduce_scatter");
     record(Collective::reduce_scatter, bytes_of(input));
     return collective<T>(s, "reduce_scatter", input.data(), output.data(),
@@ -129,7 +131,8 @@ class BasicThreadCommunicator {
   }
 
   template <class T>
-  handle all_gather(const stream& s, Vector<const T> input, Vector<std::type_identity_t<T>> output) {
+  [[nodiscard]] handle all_gather(const stream& s, Vector<const T> input,
+                                  Vector<std::type_identity_t<T>> output) {
     require_blocks(output.size(), input.size(), "all_gather");
     record(Collective::all_gather, bytes_of(output));
     return collective<T>(s, "all_gather", input.data(), output.data(),
@@ -137,7 +140,7 @@ class BasicThreadCommunicator {
   }
 
   template <class T>
-  handle broadcast(const stream& s, Vector<T> buffer, int root) {
+  [[nodiscard]] handle broadcast(const stream& s, Vector<T> buffer, int root) {
     require(root >= 0 && root < size(),
             "broadcast from rank " + std::to_string(root) + " of group " + name_ + ", which has " +
                 std::to_string(size()) + " ranks",
@@ -148,7 +151,8 @@ class BasicThreadCommunicator {
   }
 
   template <class T>
-  handle ring_shift(const stream& s, Vector<const T> input, Vector<std::type_identity_t<T>> output) {
+  [[nodiscard]] handle ring_shift(const stream& s, Vector<const T> input,
+                                  Vector<std::type_identity_t<T>> output) {
     require(
         input.size() == output.size(),
         "ring_shift of " + std::to_string(input.size()) + " elements into " + std::to_string(output.size()),
@@ -158,12 +162,12 @@ class BasicThreadCommunicator {
                          Carrier::template ring_shift<T>(size(), input.size()));
   }
 
-  handle barrier(const stream& s) {
+  [[nodiscard]] handle barrier(const stream& s) {
     record(Collective::barrier, 0);
     return collective<char>(s, "barrier", nullptr, nullptr, Carrier::barrier());
   }
 
-  handle exchange(const stream& s, std::span<const Message> messages) {
+  [[nodiscard]] handle exchange(const stream& s, std::span<const Message> messages) {
     handle result = make_handle();
     const std::shared_ptr<const void> kept = carrier_.kept(s);
     for (const Message& message : messages) {
@@ -187,10 +191,10 @@ class BasicThreadCommunicator {
   }
 
   // Exchanges of one message.
-  handle send(const stream& s, int peer, auto data) {
+  [[nodiscard]] handle send(const stream& s, int peer, auto data) {
     return exchange(s, std::array{Message::send(peer, data)});
   }
-  handle receive(const stream& s, int peer, auto data) {
+  [[nodiscard]] handle receive(const stream& s, int peer, auto data) {
     return exchange(s, std::array{Message::receive(peer, data)});
   }
 

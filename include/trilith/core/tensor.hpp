@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
@@ -34,8 +35,10 @@ class View {
   constexpr View(T* data, Extents extents, Extents strides)
       : data_(data), extents_(extents), strides_(strides) {}
 
-  // Implicit, as from T* to const T*. NOLINTNEXTLINE(google-explicit-constructor)
-  constexpr operator View<const T, Rank>() const requires(!std::is_const_v<T>) {
+  // Implicit, as from T* to const T*. A template, for nvcc warns of one that would convert a class to itself,
+  // also where it requires the opposite. NOLINTNEXTLINE(google-explicit-constructor)
+  template <std::same_as<const T> U>
+  constexpr operator View<U, Rank>() const requires(!std::is_const_v<T>) {
     return {data_, extents_, strides_};
   }
 

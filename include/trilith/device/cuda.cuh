@@ -11,6 +11,6 @@
 namespace trilith::inline v0 {
 
 static_assert(device<Cuda>);
-static_assert(kernel_stream<Cuda::Stream> && branching_stream<Cuda::Stream>);
+static_assert(library_stream<Cuda::Stream> && branching_stream<Cuda::Stream>);
 
 }  // namespace trilith::inline v0

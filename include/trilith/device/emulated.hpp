@@ -36,13 +36,14 @@ class Emulated::Stream : public ops::ImmediateStream {
   explicit Stream(simt::Emulation options = {}, int threads = 1)
       : kernels_(std::make_unique<Kernels>(options)), host_(threads) {}
 
-  // The lanes of each rank run in an order of its own, and copies arrive late: results must not depend on it.
+  // The lanes of each rank run in an order of its own, and the copies of a block land at once or late:
+  // results must not depend on it.
   explicit Stream(const Place& place)
-      : Stream({.seed = static_cast<std::uint64_t>(place.rank), .landing = simt::Landing::late},
+      : Stream({.seed = static_cast<std::uint64_t>(place.rank), .landing = simt::Landing::either},
                place.threads) {}
 
-  template <simt::kernel K>
-  void launch(const K& kernel, simt::Dim3 grid, const typename K::Params& params) const {
+  template <class K>
+  void launch(const K& kernel, simt::Dim3 grid, const simt::params_of<K>& params) const {
     kernels_->counters += kernels_->emulator.launch(kernel, grid, params);
   }
 
@@ -76,6 +77,6 @@ class Emulated::Stream : public ops::ImmediateStream {
   Host::Stream host_;
 };
 
-static_assert(device<Emulated> && kernel_stream<Emulated::Stream>);
+static_assert(device<Emulated> && kernel_stream<Emulated::Stream> && !library_stream<Emulated::Stream>);
 
 }  // namespace trilith::inline v0

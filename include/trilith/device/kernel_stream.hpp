@@ -37,4 +37,11 @@ concept kernel_stream = std::derived_from<S, ops::Stream> &&
   { stream.scratch(bytes) } -> std::same_as<void*>;
 };
 
+// One that says `static constexpr bool has_libraries = true`: CUDA's libraries compute on it. An operation
+// that they have is theirs there (ops/cuda/*.cuh), whatever else a source includes.
+template <class S>
+concept library_stream = kernel_stream<S> && requires {
+  requires S::has_libraries;
+};
+
 }  // namespace trilith::inline v0

@@ -6,9 +6,12 @@
 // of its shape, which the last hop rounds to dq; one hop needs none.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
+#include <string>
 
+#include <trilith/core/error.hpp>
 #include <trilith/core/half.hpp>
 #include <trilith/core/rounding.hpp>
 #include <trilith/core/tensor.hpp>
@@ -17,7 +20,8 @@
 namespace trilith::inline v0::ops {
 
 struct AttentionSettings {
-  float scale = 1;     // of the scores q · k; positive, so that the largest product is the largest score
+  // Of the scores q · k: positive, so that the largest product is the largest score, and finite.
+  float scale = 1;
   float soft_cap = 0;  // c > 0: a score x becomes c · tanh(x / c); 0: it stays
   // (heads): of each head the logit of a sink, which takes its part of every query's softmax and gives
   // nothing; one of −∞ takes none. Empty: no sinks.
@@ -82,6 +86,18 @@ constexpr bool attention_takes_heads_of(Index dimension) {
 }
 
 namespace detail {
+
+// Throws where scale or soft cap are not what AttentionSettings says.
+inline void require_score_settings(const AttentionSettings& settings) {
+  if (!std::isfinite(settings.scale) || settings.scale <= 0) {
+    throw Error("attention scales its scores by " + std::to_string(settings.scale),
+                "give a positive, finite scale, such as 1 / sqrt(dimension)");
+  }
+  if (!std::isfinite(settings.soft_cap) || settings.soft_cap < 0) {
+    throw Error("attention caps its scores at " + std::to_string(settings.soft_cap),
+                "give a positive soft cap, or 0 for none");
+  }
+}
 
 // The least tile of queries of any device's backward pass.
 inline constexpr int least_query_tile = 32;

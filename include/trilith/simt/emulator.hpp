@@ -32,7 +32,7 @@
 namespace trilith::inline v0::simt {
 
 struct Emulation {
-  std::uint64_t seed = 0;  // of the order of lanes and blocks; 0 is their natural order
+  std::uint64_t seed = 0;  // of what is random; 0 is the natural order of lanes and blocks
   Landing landing = Landing::at_once;
 };
 
@@ -43,17 +43,13 @@ class Emulator {
       : options_(options), fibers_(options.seed), random_(options.seed + 1) {}
 
   // Runs every block of the grid, and returns what they did.
-  template <kernel K>
-  Counters launch(const K& kernel, Dim3 grid, const typename K::Params& params) {
-    static_assert(K::threads > 0 && K::threads % warp_size == 0 && K::threads <= Fibers::most,
-                  "kernel: threads must be a multiple of 32, from 32 to 1024");
-    static_assert(K::shared_bytes <= SharedMemory::most_bytes,
-                  "kernel: shared_bytes must be at most 227 KiB");
+  template <class K>
+  Counters launch(const K& kernel, Dim3 grid, const params_of<K>& params) {
     Counters counters;
-    Block block({K::name, grid, K::threads, K::shared_bytes, options_.landing}, fibers_, shared_, counters);
+    Block block({K::name, grid, K::threads, K::shared_bytes}, fibers_, shared_, counters);
     if (pending_.size() < K::threads) pending_.resize(K::threads);
     for (const Dim3& index : order_of_blocks(grid)) {
-      block.run(index, [&](int thread) {
+      block.run(index, copies_land_late(), [&](int thread) {
         EmulatedLane lane(block, thread, pending_[thread]);
         kernel(lane, params);
       });
@@ -62,6 +58,12 @@ class Emulator {
   }
 
  private:
+  // Those of the next block.
+  bool copies_land_late() {
+    if (options_.landing == Landing::either) return random_.below(2) == 0;
+    return options_.landing == Landing::late;
+  }
+
   std::vector<Dim3> order_of_blocks(Dim3 grid) {
     require(grid.x > 0 && grid.y > 0 && grid.z > 0, "launch: the grid is empty",
             "all three extents must be positive");

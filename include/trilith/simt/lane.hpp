@@ -35,6 +35,8 @@
 namespace trilith::inline v0::simt {
 
 constexpr int warp_size = 32;
+constexpr int most_threads = 1024;            // of a block
+constexpr int most_shared_bytes = 227 << 10;  // what a block may have on sm_90 and sm_100
 
 struct Dim3 {
   int x = 1;
@@ -99,6 +101,27 @@ concept kernel = requires {
   { K::shared_bytes } -> std::convertible_to<int>;
 };
 // clang-format on
+
+namespace detail {
+
+template <class K>
+struct Launched {
+  static_assert(kernel<K>, "kernel: it must have name, threads, shared_bytes and Params (see simt/lane.hpp)");
+  struct Params {};
+};
+template <kernel K>
+struct Launched<K> {
+  static_assert(K::threads > 0 && K::threads % warp_size == 0 && K::threads <= most_threads,
+                "kernel: threads must be a multiple of 32, from 32 to 1024");
+  static_assert(K::shared_bytes <= most_shared_bytes, "kernel: shared_bytes must be at most 227 KiB");
+  using Params = typename K::Params;
+};
+
+}  // namespace detail
+
+// What a launch of K takes; what is no kernel, or asks for too much, does not compile with it.
+template <class K>
+using params_of = typename detail::Launched<K>::Params;
 
 // How many blocks of a kernel a multiprocessor has registers and shared memory for, at least; 0: not stated.
 // The compiler keeps within it. Where nothing is stated it guesses, and may spill for the sake of its guess.

@@ -108,6 +108,13 @@ class CudaCarrier {
   static const Cuda::Stream& stream_of(const Part& part) { return *posted(part).own; }
   static const Cuda::Event& done(const void* begun) { return *static_cast<const Cuda::Event*>(begun); }
 
+  // Of the work given to the stream so far. Made on its GPU.
+  static Begun end_of(const Cuda::Stream& stream) {
+    const auto end = std::make_shared<Cuda::Event>();
+    end->record(stream);
+    return end;
+  }
+
   // give() gives members' streams work and returns an event that stands for its end. Where it throws half
   // way, no stream touches a buffer any more: members learn of the failure, and give theirs back.
   template <class Give>
@@ -129,20 +136,20 @@ class CudaCarrier {
   template <class Share>
   static Begun give_all(const Parts& parts, Share&& share) {
     const Cuda::Stream& first = stream_of(parts[0]);
-    const gpu::OnGpu on_first(first.gpu());
-    for (const Part& part : parts) first.wait(posted(part).ready);
-    const Cuda::Event start;
-    start.record(first);
-    for (std::size_t member = 0; member < parts.size(); ++member) {
-      const Cuda::Stream& own = stream_of(parts[member]);
-      const gpu::OnGpu on_own(own.gpu());
-      if (member > 0) own.wait(start);
-      share(own, static_cast<Index>(member));
-      if (member > 0) first.wait(own);
-    }
-    const auto end = std::make_shared<Cuda::Event>();
-    end->record(first);
-    return end;
+    return gpu::on_gpu(first.gpu(), [&] {
+      for (const Part& part : parts) first.wait(posted(part).ready);
+      const Cuda::Event start;
+      start.record(first);
+      for (std::size_t member = 0; member < parts.size(); ++member) {
+        const Cuda::Stream& own = stream_of(parts[member]);
+        gpu::on_gpu(own.gpu(), [&] {
+          if (member > 0) own.wait(start);
+          share(own, static_cast<Index>(member));
+          if (member > 0) first.wait(own);
+        });
+      }
+      return end_of(first);
+    });
   }
 
   // out[0, count) of parts first_out, …, last_out − 1 = the reduction of all parts' in[offset, offset +
@@ -240,12 +247,11 @@ class CudaCarrier {
   static Begun copy_message(const Parts& parts, Index bytes, int) {
     return given(parts, [&] {
       const Cuda::Stream& receiver = stream_of(parts[1]);
-      const gpu::OnGpu on_receiver(receiver.gpu());
-      for (const Part& part : parts) receiver.wait(posted(part).ready);
-      copy(receiver, parts[0], 0, parts[1], 0, bytes);
-      const auto end = std::make_shared<Cuda::Event>();
-      end->record(receiver);
-      return end;
+      return gpu::on_gpu(receiver.gpu(), [&] {
+        for (const Part& part : parts) receiver.wait(posted(part).ready);
+        copy(receiver, parts[0], 0, parts[1], 0, bytes);
+        return end_of(receiver);
+      });
     });
   }
 

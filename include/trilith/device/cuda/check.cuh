@@ -1,7 +1,9 @@
-// Throws the statuses of the CUDA runtime, and makes a GPU the current one for a while.
+// Throws the statuses of the CUDA runtime, and does something on another GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
+
+#include <type_traits>
 
 #include <trilith/device/cuda/error.hpp>
 
@@ -36,21 +38,29 @@ inline int current_gpu() {
   return gpu;
 }
 
-// Makes `gpu` the calling thread's while this object lives.
-class OnGpu {
- public:
-  explicit OnGpu(int gpu) : before_(current_gpu()), changed_(gpu != before_) {
-    if (changed_) use_gpu(gpu);
+// body() on `gpu`, which is the calling thread's meanwhile. What body throws is thrown on, whether or not the
+// GPU before can be gone back to; where that alone fails, it is thrown.
+template <class Body>
+auto on_gpu(int gpu, const Body& body) {
+  const int before = current_gpu();
+  if (gpu == before) return body();
+  use_gpu(gpu);
+  const auto there = [&] {
+    try {
+      return body();
+    } catch (...) {
+      ignore(cudaSetDevice(before));
+      throw;
+    }
+  };
+  if constexpr (std::is_void_v<std::invoke_result_t<const Body&>>) {
+    there();
+    use_gpu(before);
+  } else {
+    auto result = there();
+    use_gpu(before);
+    return result;
   }
-  OnGpu(const OnGpu&) = delete;
-  OnGpu& operator=(const OnGpu&) = delete;
-  ~OnGpu() {
-    if (changed_) ignore(cudaSetDevice(before_));
-  }
-
- private:
-  int before_;
-  bool changed_;
-};
+}
 
 }  // namespace trilith::inline v0::gpu

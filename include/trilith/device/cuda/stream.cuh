@@ -120,6 +120,8 @@ class Cuda::Event {
 // kept with the stream would end after it.
 class Cuda::Stream : public ops::Stream {
  public:
+  static constexpr bool has_libraries = true;
+
   // On the calling thread's GPU.
   Stream() : Stream(gpu::current_gpu(), gpu::Priority::usual) {}
 
@@ -131,8 +133,7 @@ class Cuda::Stream : public ops::Stream {
 
   // Another one on the same GPU, which goes first where both could go on.
   Stream branch() const {
-    const gpu::OnGpu on_own(gpu_);
-    return Stream(gpu_, gpu::Priority::first);
+    return gpu::on_gpu(gpu_, [&] { return Stream(gpu_, gpu::Priority::first); });
   }
 
   cudaStream_t get() const { return stream_.get(); }
@@ -162,11 +163,8 @@ class Cuda::Stream : public ops::Stream {
 
   // Enqueues kernel(lane, params) for every lane of every block of the grid. The stream is on the calling
   // thread's GPU.
-  template <simt::kernel K>
-  void launch(const K&, simt::Dim3 grid, const typename K::Params& params) const {
-    static_assert(K::threads > 0 && K::threads % simt::warp_size == 0 && K::threads <= 1024,
-                  "kernel: threads must be a multiple of 32, from 32 to 1024");
-    static_assert(K::shared_bytes <= (227 << 10), "kernel: shared_bytes must be at most 227 KiB");
+  template <class K>
+  void launch(const K&, simt::Dim3 grid, const simt::params_of<K>& params) const {
     cudaLaunchConfig_t config = {};
     config.gridDim = gpu::checked_grid(K::name, grid);
     config.blockDim = dim3(K::threads);
@@ -192,8 +190,7 @@ class Cuda::Stream : public ops::Stream {
     for (const auto& [of, object] : kept_) {
       if (of == &key) return *static_cast<R*>(object.get());
     }
-    const gpu::OnGpu on_own(gpu_);
-    const auto made = std::make_shared<R>(get());
+    const auto made = gpu::on_gpu(gpu_, [&] { return std::make_shared<R>(get()); });
     kept_.emplace_back(&key, made);
     return *made;
   }

@@ -42,7 +42,7 @@ inline void sum_of_squares(const Cuda::Stream& stream, Vector<const float> x, Ve
   reduce(stream.scratch(bytes), bytes);
 }
 
-// y = value. Where it is included, overloads choose it before the kernel of ops/cuda/elementwise.hpp.
+// y = value: the only fill of this stream, as ops/cuda/elementwise.hpp says.
 template <class T>
 void fill(const Cuda::Stream& stream, Vector<T> y, float value) {
   try {

@@ -93,10 +93,7 @@ template <half T>
 void require_attention_inputs(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
                               View<const T, 4> out, const AttentionSettings& settings) {
   require_aligned_rows(q, k, v, out);
-  if (!(settings.scale > 0)) {
-    throw Error("attention: the scale of scores is " + std::to_string(settings.scale),
-                "give a positive one, such as 1 / sqrt(dimension)");
-  }
+  require_score_settings(settings);
   // Rows are counted in 32 bits, also those beyond the last that a tile has, or a stride of a warp's lanes
   // over tiles: 32 of 64 rows.
   constexpr Index most_rows = std::numeric_limits<std::int32_t>::max() - 4096;

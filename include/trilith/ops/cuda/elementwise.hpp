@@ -60,9 +60,11 @@ void scale(const S& stream, float factor, Vector<T> y) {
                                             {detail::rows_of(y), factor});
 }
 
-// y = value
+// y = value: on streams without libraries.
 template <kernel_stream S, kernels::element T>
 void fill(const S& stream, Vector<T> y, float value) {
+  static_assert(!library_stream<S>,
+                "fill: on this stream Thrust fills; include trilith/ops/cuda/algorithms.cuh");
   constexpr int n = kernels::widest<T>;
   detail::launch_each<kernels::Fill<T>, n>(stream, 1, y.size(), detail::rows_aligned<n>(y),
                                            {detail::rows_of(y), value});

@@ -16,9 +16,9 @@
 
 namespace trilith::inline v0::simt {
 
-// When the bytes of an asynchronous copy arrive: when it is issued, or when they are waited for. A kernel
-// must not care.
-enum class Landing { at_once, late };
+// When the bytes of an asynchronous copy arrive: when it is issued, or when they are waited for; or either,
+// chosen for each block at random. A kernel must not care.
+enum class Landing { at_once, late, either };
 
 // What a launch is, the same for all its blocks.
 struct LaunchShape {
@@ -26,7 +26,6 @@ struct LaunchShape {
   Dim3 grid;
   int threads;
   int shared_bytes;
-  Landing landing;
 };
 
 enum class Collective { shuffle, vote, mma, ldmatrix, warp_barrier };
@@ -43,14 +42,16 @@ class Block {
 
   const LaunchShape& shape() const { return shape_; }
   Dim3 index() const { return index_; }
+  bool copies_land_late() const { return copies_land_late_; }
   SharedMemory& shared() { return shared_; }
   Counters& counters() { return counters_; }
   Traffic& traffic(int thread) { return warps_[thread / warp_size].traffic; }
 
-  // Runs body(thread) for all threads of block `index`.
+  // Runs body(thread) for all threads of block `index`, whose copies land late or at once.
   template <class Body>
-  void run(Dim3 index, const Body& body) {
+  void run(Dim3 index, bool copies_land_late, const Body& body) {
     index_ = index;
+    copies_land_late_ = copies_land_late;
     shared_.begin_block();
     barriers_ = {};
     for (Lane& lane : lanes_) lane = {};
@@ -242,6 +243,7 @@ class Block {
   SharedMemory& shared_;
   Counters& counters_;
   Dim3 index_;
+  bool copies_land_late_ = false;
   std::array<Barrier, 16> barriers_{};
   std::vector<Lane> lanes_;
   std::vector<Warp> warps_;

@@ -19,6 +19,7 @@
 #include <boost/context/preallocated.hpp>
 
 #include <trilith/simt/emulated/stack_switches.hpp>
+#include <trilith/simt/lane.hpp>
 
 namespace trilith::inline v0::simt {
 
@@ -79,7 +80,7 @@ class Stacks {
 
 class Fibers {
  public:
-  static constexpr int most = 1024;
+  static constexpr int most = most_threads;
 
   explicit Fibers(std::uint64_t seed)
       : shuffled_(seed != 0), random_(seed), ready_(most), noted_(most + 1), fibers_(most + 1) {}

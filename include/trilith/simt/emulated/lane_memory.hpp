@@ -104,7 +104,7 @@ class LaneMemory {
   template <int N>
   void wait_copies(Pending<N>) {
     pending_.wait(N, [this](const AsyncCopy& copy) {
-      if (block_.shape().landing == Landing::late) copy.land();
+      if (block_.copies_land_late()) copy.land();
       block_.shared().end_copy(thread_, offset(copy.to), 16);
     });
   }
@@ -201,7 +201,7 @@ class LaneMemory {
       fail(at, conflict, "copies to");
     note(Access::shared_store, target, 16, at);
     const AsyncCopy copy{reinterpret_cast<std::byte*>(target), reinterpret_cast<const std::byte*>(from)};
-    if (block_.shape().landing == Landing::at_once) copy.land();
+    if (!block_.copies_land_late()) copy.land();
     pending_.add(copy);
   }
 

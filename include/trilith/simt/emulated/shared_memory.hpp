@@ -14,13 +14,12 @@
 #include <vector>
 
 #include <trilith/simt/emulated/ordering.hpp>
+#include <trilith/simt/lane.hpp>
 
 namespace trilith::inline v0::simt {
 
 class SharedMemory {
  public:
-  static constexpr int most_bytes = 227 << 10;  // what a block may have on sm_90 and sm_100
-
   struct Conflict {
     enum Kind { none, never_written, being_copied, written, read } kind = none;
     int thread = 0;  // with whom
@@ -28,7 +27,8 @@ class SharedMemory {
   };
 
   SharedMemory()
-      : bytes_(new (std::align_val_t{128}) std::byte[most_bytes]), cells_(most_bytes / cell_bytes) {}
+      : bytes_(new (std::align_val_t{128}) std::byte[most_shared_bytes]),
+        cells_(most_shared_bytes / cell_bytes) {}
 
   void begin_block() {
     if (order_.nearly_worn_out()) {
