@@ -1,6 +1,7 @@
 // How the backward kernels of attention cut their work.
 #pragma once
 
+#include <trilith/core/rounding.hpp>
 #include <trilith/kernels/architecture.hpp>
 #include <trilith/kernels/hop_mask.hpp>
 
@@ -29,11 +30,11 @@ struct AttentionBackwardTile {
   constexpr int warp_width() const { return width / column_warps; }
   constexpr bool exchanges() const { return column_warps > 1; }
 
-  // Two tiles of rows, two of columns a stage, tiles of scores, and 4 numbers of each of `queries`. A row of
-  // a tile of scores has 64 at least.
+  // Two tiles of rows, two of columns a stage, tiles of scores, and 4 arrays of a number of each of
+  // `queries`, which begin at multiples of 128 bytes. A row of a tile of scores has 64 at least.
   constexpr int shared_bytes(int score_tiles, int queries) const {
     const int scores = score_tiles * rows * (columns < 64 ? 64 : columns);
-    return 2 * (2 * rows * width + 2 * stages * columns * width + scores) + 4 * 4 * queries;
+    return 2 * (2 * rows * width + 2 * stages * columns * width + scores) + 4 * round_up(4 * queries, 128);
   }
   // For dk and dv weights and their gradients are exchanged, and there are the queries of two steps.
   constexpr int keys_shared_bytes() const {
