@@ -9,7 +9,7 @@
 
 namespace trilith::inline v0::kernels {
 
-// As in sm_90: 80, 90, 100. The emulator is an 80.
+// As in sm_90: 80, 90, 100. The emulator is an 80, unless a test gives it a list of its own.
 inline constexpr int architecture = [] {
 #if defined(__CUDA_ARCH_LIST__)
   constexpr int ascending[] = {__CUDA_ARCH_LIST__};

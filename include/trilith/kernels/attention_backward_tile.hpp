@@ -65,8 +65,8 @@ constexpr int most_shared_bytes(int sm) {
 }  // namespace detail
 
 // For dk and dv. A warp has 32 keys, so that a fragment of queries serves 4 mma, and 128 registers a lane
-// hold its gradients. At width 64 two blocks share a multiprocessor; where a mask of intervals cuts tiles,
-// they have fewer queries, so that less is computed in vain.
+// hold its gradients. At width 64 a step takes 32 queries where a mask of intervals cuts tiles, so that less
+// is computed in vain, and where with 64 two blocks would not share a multiprocessor.
 constexpr AttentionBackwardTile attention_backward_keys_tile(int sm, int width, HopMask mask,
                                                              bool adds_dq = false) {
   AttentionBackwardTile tile{.mask = mask,

@@ -24,10 +24,10 @@ struct AttentionTile {
 // Tiles of the forward pass. A warp has 32 queries, so that a fragment of keys or values serves 4 mma, or 16
 // where the output of 32 would not fit in the 255 registers of a lane; the scores of `columns` keys fit
 // beside it. A mask of intervals cuts tiles, and the narrower they are, the less of them is computed in vain;
-// a rectangle has them as wide as registers allow. Two blocks share a multiprocessor, or one of 256 threads
-// has it: where shared memory is too small for that, intervals have fewer queries a block, since that leaves
-// out more, and a rectangle fewer keys a tile, since that loads keys less often. Stages, 2 to 4, take what
-// shared memory is left.
+// a rectangle has them as wide as registers allow. Two blocks share a multiprocessor, at width 256 one has
+// it: where shared memory is too small for that, intervals have fewer queries a block, since that leaves out
+// more, and a rectangle fewer keys a tile, since that loads keys less often. Stages, 2 to 4, take what shared
+// memory is left.
 constexpr AttentionTile attention_forward_tile(int sm, int width, HopMask mask) {
   const int all = shared_kib_of_multiprocessor(sm) * 1024;
   const int blocks = width == 256 ? 1 : 2;

@@ -5,7 +5,7 @@ namespace trilith::inline v0::kernels {
 
 enum class HopMask {
   intervals,  // each query sees an interval of keys of its own
-  rectangle,  // all queries that see any see the same: only the edges of it are masked
+  rectangle,  // some queries in a row see the same interval, all others nothing
 };
 
 }  // namespace trilith::inline v0::kernels

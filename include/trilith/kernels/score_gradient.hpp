@@ -20,6 +20,7 @@ struct QueryFacts {
   float delta = 0;
   Interval keys;  // that it sees
 
+  // Pairs: VisiblePairs of some mask.
   template <simt::lane Lane, class Pairs>
   static TRILITH_DEVICE QueryFacts load(Lane& lane, const simt::Global<const float>& lse,
                                         const simt::Global<const float>& delta, const Pairs& visible,

@@ -68,25 +68,26 @@ TRILITH_DEVICE void copy_tile(Lane& lane, const SharedTile<T, Rows, Columns>& to
   }
 }
 
-// The fragments of rows and columns from (row, k), (row, column) or (k, column) on, multiples of 16 all of
-// them.
-
 namespace detail {
 
-// Where a lane's row of 8 lies in the first (16, 16) of a tile. All fragments are loaded by these, so that
-// a warp has the same 4 values of XOR for each tile. Of the 4 matrices, those that follow by rows come first.
+// Where the row of 8 lies whose address a lane gives, in the first (16, 16) of a tile. All fragments are
+// loaded from these addresses, so that a warp has the same 4 values of XOR for each tile. Of the 4 matrices,
+// the second lies below the first.
 template <simt::lane Lane, half T, int Rows, int Columns>
 TRILITH_DEVICE int own_chunk(const Lane& lane, const SharedTile<T, Rows, Columns>& tile) {
   return tile.index(lane.index() % 16, lane.index() / 16 * 8);
 }
 
-// Those that follow by columns first.
+// The second beside the first.
 template <half T>
 TRILITH_DEVICE simt::Pairs<T, 4> by_columns(const simt::Pairs<T, 4>& x) {
   return {{x.x[0], x.x[2], x.x[1], x.x[3]}};
 }
 
 }  // namespace detail
+
+// The fragments of rows and columns from (row, k), (row, column) or (k, column) on, multiples of 16 all of
+// them.
 
 // (16, 16) of a tile (row, k).
 template <simt::lane Lane, half T, int Rows, int Columns>

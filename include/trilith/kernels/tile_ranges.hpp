@@ -25,7 +25,7 @@ struct Interval {
   TRILITH_DEVICE bool has(std::int32_t x) const {
     return (static_cast<int>(first <= x) & static_cast<int>(x < last)) != 0;
   }
-  // Some of [begin, end), and all of it, which has one at least.
+  // Whether it has some of [begin, end), and whether it has all, which is one at least.
   TRILITH_DEVICE bool meets(std::int32_t begin, std::int32_t end) const {
     return (first > begin ? first : begin) < (last < end ? last : end);
   }

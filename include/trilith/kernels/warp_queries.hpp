@@ -1,5 +1,5 @@
-// What the queries of a warp see of the tiles of keys that pass by: asked for twice a tile, it takes no
-// registers between.
+// What the queries of a warp see of the tiles of keys that pass by. It lies in shared memory: asked for twice
+// a tile, it takes no registers between.
 #pragma once
 
 #include <cstdint>

@@ -46,12 +46,12 @@ struct SeenRectangle {
 struct KeyRanges {
   Vector<const std::int32_t> first;  // (queries)
   Vector<const std::int32_t> last;   // (queries)
-  // What first and last say, where they say that: some devices are faster when they know.
+  // The same pairs, where they are a rectangle: some devices are faster when they know.
   std::optional<SeenRectangle> rectangle = {};
 };
 
-// That of ranges in the host's memory, if they are one: so without a mask, and in a causal ring of zigzag or
-// contiguous parts on all hops but the first, a rank's own.
+// The rectangle of ranges in the host's memory, if they are one, also an empty one: so without a mask, and in
+// a causal ring of zigzag or contiguous parts on all hops but the first, a rank's own.
 inline std::optional<SeenRectangle> seen_rectangle(Vector<const std::int32_t> first,
                                                    Vector<const std::int32_t> last) {
   SeenRectangle rectangle;

@@ -72,9 +72,11 @@ void with_hop_mask(const KeyRanges& ranges, Index queries, Index keys, Body&& bo
   if (!ranges.rectangle) return body(std::integral_constant<HopMask, HopMask::intervals>{});
   const SeenRectangle& seen = *ranges.rectangle;
   if (seen.first_query < 0 || seen.last_query > queries || seen.first_key < 0 || seen.last_key > keys) {
-    throw Error("attention: queries to " + std::to_string(seen.last_query) + " of " +
-                    std::to_string(queries) + " see keys to " + std::to_string(seen.last_key) + " of " +
-                    std::to_string(keys),
+    const auto part = [](std::int32_t first, std::int32_t last, Index count) {
+      return "[" + std::to_string(first) + ", " + std::to_string(last) + ") of " + std::to_string(count);
+    };
+    throw Error("attention: queries " + part(seen.first_query, seen.last_query, queries) + " see keys " +
+                    part(seen.first_key, seen.last_key, keys),
                 "give the rectangle that ops::seen_rectangle() finds, or none");
   }
   body(std::integral_constant<HopMask, HopMask::rectangle>{});
