@@ -158,13 +158,19 @@ TEST(AttentionBackward, GivesNothingWhereNothingIsSeen) {
 TEST(AttentionBackward, DoesNotMindWhatLiesAtKeysOfNobody) {
   const AttentionInputs x = inputs_in<Float16>({1, 130, 70, 2, 1, 64, full});
   const ExpectedAttention expected(x);
-  const BackwardResults y = backward_of<Float16, float>(x, expected);
-  const BackwardResults more = backward_of<Float16, float>(x, expected, {.keys_of_nobody = 70});
-  EXPECT_TRUE(more.dq == y.dq);
-  for (Index j = 0; j < 140; ++j) {
-    for (Index c = 0; c < 64; ++c) {
-      ASSERT_EQ(more.dk(j, c), j < 70 ? y.dk(j, c) : 0) << "key " << j;
-      ASSERT_EQ(more.dv(j, c), j < 70 ? y.dv(j, c) : 0) << "key " << j;
+  for (const bool intervals : {false, true}) {
+    for (const auto order : {ops::DqOrder::ascending, ops::DqOrder::any}) {
+      BackwardOptions options{.intervals = intervals, .dq_order = order};
+      const BackwardResults y = backward_of<Float16, float>(x, expected, options);
+      options.keys_of_nobody = 70;
+      const BackwardResults more = backward_of<Float16, float>(x, expected, options);
+      EXPECT_TRUE(more.dq == y.dq);
+      for (Index j = 0; j < 140; ++j) {
+        for (Index c = 0; c < 64; ++c) {
+          ASSERT_EQ(more.dk(j, c), j < 70 ? y.dk(j, c) : 0) << "key " << j;
+          ASSERT_EQ(more.dv(j, c), j < 70 ? y.dv(j, c) : 0) << "key " << j;
+        }
+      }
     }
   }
 }

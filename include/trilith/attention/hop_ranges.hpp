@@ -32,12 +32,12 @@ class HopRanges {
     allocation_ = std::move(allocation);
     ranges_ = ranges;
     std::vector<std::int32_t> host(static_cast<std::size_t>(2 * rows));
+    const Vector<std::int32_t> first(host.data(), {rows});
+    const Vector<std::int32_t> last(host.data() + rows, {rows});
     for (const LocalRows<Split>& keys : blocks) {
-      key_ranges(mask, queries, keys, Vector<std::int32_t>(host.data(), {rows}),
-                 Vector<std::int32_t>(host.data() + rows, {rows}));
+      key_ranges(mask, queries, keys, first, last);
       upload(s, host.data(), flat(ranges_.slice(0, 2 * hops(), 2)));
-      rectangles_.push_back(ops::seen_rectangle(Vector<const std::int32_t>(host.data(), {rows}),
-                                                Vector<const std::int32_t>(host.data() + rows, {rows})));
+      rectangles_.push_back(ops::seen_rectangle(first, last));
       scores_.push_back(visible_scores(mask, queries, keys));
     }
   }

@@ -102,6 +102,7 @@ struct AttentionBackwardKeys {
     int first_key, kv_head, batch;
     Warp warp;
     int first_tile, end_tile;
+    int end_seen;  // of the keys that a query of these tiles sees
 
     TRILITH_DEVICE Block(Lane& of, const Params& params)
         : lane(of),
@@ -123,7 +124,9 @@ struct AttentionBackwardKeys {
       find_tiles();
       Step current = seek(0, first_tile);
       if (current.head < p.group) {
-        copy_tile<threads>(lane, k, p.k.head(batch, kv_head), first_key, p.keys, p.dimension);
+        // Rows of keys beyond those that are seen come as zeros: what lies there may be no number, which
+        // dq would take in.
+        copy_tile<threads>(lane, k, p.k.head(batch, kv_head), first_key, end_seen, p.dimension);
         copy_tile<threads>(lane, v, p.v.head(batch, kv_head), first_key, p.keys, p.dimension);
         fetch(current, 0);
         put_facts(facts_of(current), 0);
@@ -158,17 +161,21 @@ struct AttentionBackwardKeys {
         const SeenRectangle& seen = p.visible;
         first_tile = seen.queries.first / tile.columns;
         end_tile = seen.keys.meets(first_key, end_key()) ? ceil_divide(seen.queries.last, tile.columns) : 0;
+        end_seen = seen.keys.last;
       } else {
         constexpr int most = std::numeric_limits<int>::max();
         int first = most;
         int end = 0;
+        int last = 0;
         for (int each = lane.index(); each * tile.columns < p.queries; each += simt::warp_size) {
           if (!sees(each)) continue;
           first = each < first ? each : first;
           end = each + 1;
+          last = range_of(each).last;  // which never falls
         }
         first_tile = uniform(lane, warp_reduce(lane, first, Minimum{}));
         end_tile = uniform(lane, warp_reduce(lane, end, Maximum{}));
+        end_seen = uniform(lane, warp_reduce(lane, last, Maximum{}));
       }
     }
 
@@ -177,9 +184,12 @@ struct AttentionBackwardKeys {
       if constexpr (tile.mask == HopMask::rectangle) {
         return true;  // within the bounds
       } else {
-        const auto range = lane.load(p.tiles, Index{query_tile} * 2, simt::Width<2>{});
-        return Interval{range[0], range[1]}.meets(first_key, end_key());
+        return range_of(query_tile).meets(first_key, end_key());
       }
+    }
+    TRILITH_DEVICE Interval range_of(int query_tile) const {
+      const auto range = lane.load(p.tiles, Index{query_tile} * 2, simt::Width<2>{});
+      return {range[0], range[1]};
     }
     TRILITH_DEVICE int end_key() const {
       return p.keys < first_key + tile.rows ? p.keys : first_key + tile.rows;

@@ -3,7 +3,8 @@
 // Shapes and meaning as in ops/host/attention.hpp, but q, k, v and out have elements of 16 bits, of which
 // every row begins at a multiple of 16 bytes, and dimension is a multiple of 8, 256 at most. lse and the
 // carry are float32. Products of 16 bits are added in float32; weights are rounded to 16 bits before they
-// meet the values.
+// meet the values. Keys and values after the last that a query sees may be no numbers, here and in the
+// backward pass; all others must be finite, also those that no query sees.
 #pragma once
 
 #include <type_traits>
