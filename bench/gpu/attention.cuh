@@ -16,6 +16,7 @@
 #include <trilith/core/half.hpp>
 #include <trilith/core/tensor.hpp>
 #include <trilith/ops/attention.hpp>
+#include <trilith/ops/cuda/algorithms.cuh>
 #include <trilith/ops/cuda/attention.hpp>
 #include <trilith/ops/cuda/attention_backward.hpp>
 #include <trilith/ops/cuda/transfer.cuh>
