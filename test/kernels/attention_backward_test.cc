@@ -28,8 +28,10 @@ constexpr bool tiles_fit(int architecture, int kib) {
     const auto queries = kernels::attention_backward_queries_tile(architecture, width);
     if (queries.queries_shared_bytes() > kib * 1024 || queries.warp_rows() % 16 != 0) return false;
     for (const auto mask : {kernels::HopMask::intervals, kernels::HopMask::rectangle}) {
-      const auto keys = kernels::attention_backward_keys_tile(architecture, width, mask);
-      if (keys.keys_shared_bytes() > kib * 1024 || keys.warp_rows() % 16 != 0) return false;
+      for (const bool adds_dq : {false, true}) {
+        const auto keys = kernels::attention_backward_keys_tile(architecture, width, mask, adds_dq);
+        if (keys.keys_shared_bytes() > kib * 1024 || keys.warp_rows() % 16 != 0) return false;
+      }
     }
   }
   return true;
